@@ -1,0 +1,94 @@
+"""Files that appear whole or not at all, private folders, and a lock between processes."""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+__all__ = [
+    "TEMPORARY_PREFIX",
+    "copy_stream",
+    "locked",
+    "make_private_folder",
+    "sha256_file",
+    "temporary_file",
+    "write_private",
+]
+
+TEMPORARY_PREFIX = ".tmp-"
+
+_CHUNK = 1 << 20
+
+
+def sha256_file(path: str | Path) -> str:
+    """The SHA-256 of a file as hexadecimal digits, read piece by piece."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while piece := file.read(_CHUNK):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def copy_stream(source: BinaryIO, target: BinaryIO, progress: Callable[[int], None] | None = None) -> tuple[str, int]:
+    """Copy to the end and return the SHA-256 (hexadecimal) and the number of bytes that went through."""
+    digest = hashlib.sha256()
+    size = 0
+    while piece := source.read(_CHUNK):
+        digest.update(piece)
+        target.write(piece)
+        size += len(piece)
+        if progress is not None:
+            progress(len(piece))
+    return digest.hexdigest(), size
+
+
+def write_private(target: Path, data: bytes) -> None:
+    """Put a file, readable by its owner only, in the place of any other of its name."""
+    with temporary_file(target.parent, 0o600) as (path, file):
+        file.write(data)
+        file.close()
+        path.replace(target)
+
+
+@contextlib.contextmanager
+def temporary_file(folder: Path, mode: int) -> Iterator[tuple[Path, BinaryIO]]:
+    """A new file to fill and rename within its folder; whatever happens, nothing of it is left under its own name."""
+    path = folder / f"{TEMPORARY_PREFIX}{os.urandom(16).hex()}"
+    file = os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, mode), "wb")
+    try:
+        yield path, file
+    finally:
+        with contextlib.suppress(OSError):  # what could not be written was told by the error that brought us here
+            file.close()
+        path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, made if need be; where the file system knows no locks, hold nothing."""
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        # Said aloud, since closing does not unlock while a forked child holds the descriptor.
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make a folder and those above it that are missing, each accessible to its owner only."""
+    # Not os.makedirs: its mode is for the last folder alone.
+    if folder.is_dir():
+        return
+    make_private_folder(folder.parent)
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise

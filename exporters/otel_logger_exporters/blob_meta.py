@@ -1,0 +1,47 @@
+"""What is known of a blob beside its bytes, and how a sidecar keeps it."""
+
+import json
+from dataclasses import asdict, dataclass, fields
+
+__all__ = ["BlobCorruptError", "BlobMeta", "decode_sidecar", "encode_sidecar"]
+
+
+class BlobCorruptError(OSError):
+    """Bytes are not those that were announced: the digest or the size differs, or no sidecar tells them."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlobMeta:
+    """What is known of a blob beside its bytes; `name` is the remote name as given, `sha256` is hexadecimal."""
+
+    run_id: str | None
+    attempt: int
+    sha256: str
+    size: int
+    media_type: str
+    name: str
+
+
+def encode_sidecar(meta: BlobMeta, previous: list[BlobMeta]) -> bytes:
+    """A sidecar: the blob's own fields, and under `previous` those of the blobs that it replaces, newest first."""
+    content = {**asdict(meta), "previous": [asdict(known) for known in previous]}
+    # ASCII, so that a lone surrogate in a name survives.
+    return json.dumps(content, ensure_ascii=True).encode("ascii") + b"\n"
+
+
+def decode_sidecar(data: bytes) -> list[BlobMeta]:
+    """All blobs that a sidecar tells of, its own first; ValueError when it is no sidecar."""
+    try:
+        content = json.loads(data)
+        return [_decode_meta(known) for known in (content, *content.get("previous", []))]
+    except (KeyError, TypeError, AttributeError) as error:
+        msg = f"no blob's sidecar: {error!r}"
+        raise ValueError(msg) from error
+
+
+def _decode_meta(content: dict[str, object]) -> BlobMeta:
+    values = {field.name: content[field.name] for field in fields(BlobMeta)}
+    if not (isinstance(values["sha256"], str) and isinstance(values["size"], int)):
+        msg = f"sha256 {values['sha256']!r}, size {values['size']!r}"
+        raise TypeError(msg)
+    return BlobMeta(**values)  # type: ignore[arg-type]

@@ -1,0 +1,65 @@
+"""Decoding: recorded OTLP as plain data, for reading a journal back."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.logs.v1.logs_pb2 import ScopeLogs
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans
+
+__all__ = ["decode_events", "decode_resource", "decode_spans"]
+
+
+def decode_resource(message: bytes) -> dict[str, Any]:
+    """Return the attributes of an encoded Resource."""
+    return _attributes(Resource.FromString(message).attributes)
+
+
+def decode_events(scope_logs: bytes) -> Iterator[dict[str, Any]]:
+    """Yield a ScopeLogs message's records: name, time (ns), severity, body, attributes, trace_id, span_id (hex or "")."""
+    for record in ScopeLogs.FromString(scope_logs).log_records:
+        yield {
+            "name": record.event_name,
+            "time": record.time_unix_nano,
+            "severity": record.severity_text,
+            "body": _value(record.body),
+            "attributes": _attributes(record.attributes),
+            "trace_id": record.trace_id.hex(),
+            "span_id": record.span_id.hex(),
+        }
+
+
+def decode_spans(scope_spans: bytes) -> Iterator[dict[str, Any]]:
+    """Yield a ScopeSpans message's spans: name, ids (hex), start and end (ns), attributes, events, links, error."""
+    for span in ScopeSpans.FromString(scope_spans).spans:
+        yield {
+            "name": span.name,
+            "trace_id": span.trace_id.hex(),
+            "span_id": span.span_id.hex(),
+            "parent_span_id": span.parent_span_id.hex(),
+            "start": span.start_time_unix_nano,
+            "end": span.end_time_unix_nano,
+            "attributes": _attributes(span.attributes),
+            "events": [
+                {"name": event.name, "time": event.time_unix_nano, "attributes": _attributes(event.attributes)}
+                for event in span.events
+            ],
+            "links": [{"trace_id": link.trace_id.hex(), "span_id": link.span_id.hex()} for link in span.links],
+            "error": span.status.message if span.status.code == span.status.STATUS_CODE_ERROR else None,
+        }
+
+
+def _attributes(pairs: Iterable[KeyValue]) -> dict[str, Any]:
+    return {pair.key: _value(pair.value) for pair in pairs}
+
+
+def _value(value: AnyValue) -> Any:
+    kind = value.WhichOneof("value")
+    if kind is None:
+        return None
+    if kind == "array_value":
+        return [_value(item) for item in value.array_value.values]
+    if kind == "kvlist_value":
+        return _attributes(value.kvlist_value.values)
+    return getattr(value, kind)

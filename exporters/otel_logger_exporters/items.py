@@ -1,0 +1,71 @@
+"""Items: log records and spans as framed OTLP, resources as OTLP bytes.
+
+The only module that imports the encoders of OpenTelemetry's own OTLP exporters; the path of the log encoder has an
+underscore, so tests/contracts/test_items.py holds what we need of them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from opentelemetry._logs import LogRecord, SeverityNumber
+from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans as sdk_encode_spans
+from opentelemetry.sdk._logs import ReadableLogRecord
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import NonRecordingSpan, SpanContext, set_span_in_context
+
+from otel_logger_exporters.payloads import Frame
+
+__all__ = ["Event", "Severity", "encode_event", "encode_resource", "encode_spans"]
+
+Severity = SeverityNumber
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A log record with an event name: its time (ns), body and attributes as plain data, the span it belongs to."""
+
+    name: str
+    time_ns: int
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    body: Any = None
+    severity: SeverityNumber = SeverityNumber.INFO
+    span: SpanContext | None = None
+
+
+def encode_event(event: Event, scope: InstrumentationScope) -> Frame:
+    """Return the frame of one log record, a ScopeLogs message without its resource."""
+    record = LogRecord(
+        timestamp=event.time_ns,
+        observed_timestamp=event.time_ns,
+        context=set_span_in_context(NonRecordingSpan(event.span)) if event.span else set_span_in_context(_NO_SPAN),
+        severity_number=event.severity,
+        severity_text=event.severity.name,
+        body=event.body,
+        attributes=dict(event.attributes),
+        event_name=event.name,
+    )
+    request = encode_logs([ReadableLogRecord(record, _NO_RESOURCE, scope)])
+    return Frame(1, request.resource_logs[0].scope_logs[0].SerializeToString())
+
+
+def encode_spans(spans: Sequence[ReadableSpan]) -> Frame:
+    """Return the frame of ended spans of one scope, a ScopeSpans message without its resource."""
+    request = sdk_encode_spans(spans)
+    (scope_spans,) = request.resource_spans[0].scope_spans
+    return Frame(len(spans), scope_spans.SerializeToString())
+
+
+def encode_resource(attributes: Mapping[str, Any]) -> bytes:
+    """Return the OTLP Resource message of plain attributes."""
+    record = ReadableLogRecord(LogRecord(timestamp=0), Resource(dict(attributes)), _NO_SCOPE)
+    message: bytes = encode_logs([record]).resource_logs[0].resource.SerializeToString()
+    return message
+
+
+_NO_RESOURCE = Resource.get_empty()
+_NO_SCOPE = InstrumentationScope("")
+_NO_SPAN = NonRecordingSpan(SpanContext(0, 0, is_remote=False))

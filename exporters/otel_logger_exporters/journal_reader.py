@@ -1,0 +1,137 @@
+"""The reading end of a journal: batches from where the last acknowledgement stands, and the trim behind it."""
+
+import os
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from otel_logger_exporters.payloads import Frame
+from otel_logger_exporters.records import Kind, read_records
+from otel_logger_exporters.rows import Row, RowReader
+from otel_logger_exporters.segments import HEADER_SIZE, segment_name, segments_of
+from otel_logger_exporters.signals import Signal
+
+__all__ = ["Batch", "JournalReader", "Position"]
+
+BATCH_BYTES = 2**20
+"""Bytes of a journal per batch. A metric point grows about five-fold from row to OTLP, so that a full batch is about
+one request under the 4 MiB that gRPC servers accept."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """A place in a journal: everything before it."""
+
+    sequence: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What is sent together: rows or frames, how many items they hold, and the position after them."""
+
+    contents: tuple[Row | Frame, ...]
+    items: int
+    end: Position
+
+
+class JournalReader:
+    """Reads a journal in order, also while it is written, and forgets what is acknowledged.
+
+    The acknowledged position survives in `<signal>.ack`, so that another process goes on there. `cut` counts the bytes
+    that were skipped because they could not be read. One thread reads; `lock` is held while it touches the folder, for
+    whoever renames that.
+    """
+
+    def __init__(self, folder: Path, signal: Signal) -> None:
+        self.signal = signal
+        self.cut = 0
+        self.lock = threading.RLock()
+        self._folder = folder
+        self._position = self._acknowledged()
+        self._rows: RowReader | None = None
+
+    def move(self, folder: Path) -> None:
+        """Go on in `folder`, to which the caller has renamed the present one."""
+        self._folder = folder
+
+    def next_batch(self, max_records: int) -> Batch | None:
+        """Return the next rows or frames, at most `max_records`, or None when there are none now.
+
+        The same batch comes again until it is acknowledged (a smaller one for a smaller `max_records`).
+        """
+        with self.lock:
+            while True:
+                # Looked up before reading: a segment that has a successor grows no more, an empty read is its end.
+                later = [s for s, _ in segments_of(self._folder, self.signal) if s > self._position.sequence]
+                batch, unread = self._read(max_records)
+                if batch is not None or not later:
+                    return batch
+                self.cut += unread
+                self._leave_for(Position(later[0], HEADER_SIZE))
+
+    def acknowledge(self, batch: Batch) -> None:
+        """Forget everything up to the end of `batch`; a segment is deleted when the next one is begun."""
+        with self.lock:
+            self._position = batch.end
+            path = self._folder / f"{self.signal.value}.ack"
+            temporary = path.with_suffix(".ack.tmp")
+            temporary.write_text(f"{batch.end.sequence} {batch.end.offset}\n", "ascii")
+            os.replace(temporary, path)
+
+    def discard(self) -> None:
+        """Delete the acknowledged rest of a journal that is closed and read to its end."""
+        if self.next_batch(1) is None:
+            for _, path in segments_of(self._folder, self.signal):
+                path.unlink(missing_ok=True)
+            (self._folder / f"{self.signal.value}.ack").unlink(missing_ok=True)
+
+    def _acknowledged(self) -> Position:
+        try:
+            words = (self._folder / f"{self.signal.value}.ack").read_text("ascii").split()
+            return Position(int(words[0]), int(words[1]))
+        except (OSError, ValueError, IndexError):
+            # Without a readable mark everything is sent again, which is harmless: times and ids are fixed.
+            first = segments_of(self._folder, self.signal)
+            return Position(first[0][0] if first else 1, HEADER_SIZE)
+
+    def _leave_for(self, position: Position) -> None:
+        (self._folder / segment_name(self.signal, self._position.sequence)).unlink(missing_ok=True)
+        self._position = position
+        self._rows = None
+
+    def _read(self, max_records: int) -> tuple[Batch | None, int]:
+        """Return the batch at the position; without one, the count of bytes there that hold no readable record."""
+        path = self._folder / segment_name(self.signal, self._position.sequence)
+        try:
+            with path.open("rb") as file:
+                if self._rows is None:
+                    # A row is understood by the schemas before it, which a position inside a segment has behind it.
+                    file.seek(HEADER_SIZE)
+                    self._rows = RowReader()
+                    for record in read_records(file.read(self._position.offset - HEADER_SIZE)):
+                        self._rows.take(record)
+                file.seek(self._position.offset)
+                data = file.read(BATCH_BYTES)
+                batch, end = self._parse(data, max_records, self._rows)
+                while batch is None and (more := file.read(len(data))):
+                    data += more
+                    batch, end = self._parse(data, max_records, self._rows)
+        except FileNotFoundError:
+            return None, 0
+        return batch, len(data[end:].rstrip(b"\0"))
+
+    def _parse(self, data: bytes, max_records: int, rows: RowReader) -> tuple[Batch | None, int]:
+        contents: list[Row | Frame] = []
+        items = end = 0
+        for record in read_records(data):
+            end = record.end
+            content = Frame.unpack(record.payload) if record.kind == Kind.OTLP else rows.take(record)
+            if content is not None:
+                contents.append(content)
+                items += len(content.values) if isinstance(content, Row) else content.items
+            if len(contents) == max_records:
+                break
+        if not contents:
+            return None, end
+        return Batch(tuple(contents), items, Position(self._position.sequence, self._position.offset + end)), end

@@ -1,0 +1,156 @@
+"""A lane, the way of one signal to its endpoint: what is sent next, and what an answer means for it.
+
+Decisions only: the network is behind `Transport`, waiting is the sender's.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from otel_logger_exporters.answers import Answer, Verdict
+from otel_logger_exporters.clock import Clock
+from otel_logger_exporters.journal_reader import Batch, JournalReader
+from otel_logger_exporters.ledger import Ledger
+from otel_logger_exporters.rejected import RejectedFolder
+from otel_logger_exporters.transports import Transport
+
+__all__ = ["Encoded", "Lane", "Progress"]
+
+MAX_RECORDS = 8192
+"""Records of a batch at most; for rows of one value this is about 1 MiB of OTLP."""
+
+FIRST_BACKOFF = 1.0
+LONGEST_BACKOFF = 60.0
+"""Seconds between attempts: doubled from the first to the longest, as the OTLP specification's exponential backoff."""
+
+CONFIGURATION_INTERVAL = 60.0
+"""Seconds between attempts while the endpoint answers that the configuration is wrong."""
+
+LONGEST_RETRY_AFTER = 600.0
+"""Seconds at most that a server's Retry-After is obeyed: a wrong header must not silence a run for days."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A batch as requests, with how many of its values were coalesced in them."""
+
+    bodies: tuple[bytes, ...]
+    coalesced: int = 0
+
+
+class Progress(Enum):
+    """What a step of a lane did."""
+
+    EMPTY = "empty"
+    DELIVERED = "delivered"
+    HELD = "held"
+
+
+class Lane:
+    """Sends one journal, first in first out; acknowledges to it what the endpoint took.
+
+    `encode` returns None while the resource of the batch is not known yet. An answer of class retry is tried again
+    for ever, one of class configuration once a minute, and a refused batch is halved until what is refused stands
+    alone, which then goes to `rejected`.
+    """
+
+    def __init__(
+        self,
+        reader: JournalReader,
+        encode: Callable[[Batch], Encoded | None],
+        connect: Callable[[], Transport],
+        *,
+        clock: Clock,
+        ledger: Ledger,
+        rejected: RejectedFolder,
+        timeout: float,
+        jitter: Callable[[], float] | None = None,
+    ) -> None:
+        self.signal = reader.signal
+        self.reader = reader
+        self.retry_at = 0.0
+        self._encode = encode
+        self._connect = connect
+        self._transport: Transport | None = None
+        self._clock = clock
+        self._ledger = ledger
+        self._rejected = rejected
+        self._timeout = timeout
+        # Not the module's functions: they share the global generator, whose draws belong to the training.
+        self._jitter = jitter or random.SystemRandom().random
+        self._backoff = FIRST_BACKOFF
+        self._limit = MAX_RECORDS
+
+    def step(self, timeout: float | None = None) -> Progress:
+        """Send the next batch once, within `timeout` seconds where that is less than the endpoint's own."""
+        batch = self.reader.next_batch(self._limit)
+        if batch is None:
+            return Progress.EMPTY
+        encoded = self._encode(batch)
+        if encoded is None:
+            return Progress.HELD
+        if self._transport is None:
+            self._transport = self._connect()
+        refused = 0
+        for body in encoded.bodies:
+            answer = self._transport.send(body, self._timeout if timeout is None else min(timeout, self._timeout))
+            if answer.verdict is not Verdict.ACCEPTED:
+                return self._not_accepted(batch, encoded, answer)
+            refused += self._partial(answer)
+        self._forget(batch, encoded, refused)
+        return Progress.DELIVERED
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._transport is not None:
+            self._transport.close()
+            self._transport = None
+
+    def _forget(self, batch: Batch, encoded: Encoded, refused: int) -> None:
+        self.reader.acknowledge(batch)
+        self._ledger.deliver(self.signal, batch.items, refused)
+        self._ledger.coalesce(encoded.coalesced)
+        self._backoff, self.retry_at = FIRST_BACKOFF, 0.0
+        self._limit = min(MAX_RECORDS, self._limit * 2)
+
+    def _partial(self, answer: Answer) -> int:
+        if answer.rejected:
+            self._ledger.warn(
+                f"partial {self.signal.value}",
+                f"The endpoint took a request but refused {answer.rejected} of its {self.signal.value}: "
+                f"{answer.message or 'it gave no reason'}. OTLP forbids to send them again.",
+            )
+        return answer.rejected
+
+    def _not_accepted(self, batch: Batch, encoded: Encoded, answer: Answer) -> Progress:
+        said = f"{answer.code}: {answer.message}" if answer.message else answer.code
+        if answer.verdict is Verdict.REFUSED:
+            if len(batch.contents) > 1:
+                self._limit = len(batch.contents) // 2
+                return Progress.DELIVERED
+            path = self._rejected.put(self.signal, encoded.bodies, said, self._clock.time_ns())
+            self._ledger.warn(
+                f"refused {self.signal.value}",
+                f"The endpoint refuses {self.signal.value} ({said}). What it refuses is kept in {path}.",
+            )
+            self._forget(batch, encoded, batch.items)
+            return Progress.DELIVERED
+        if answer.verdict is Verdict.CONFIGURATION:
+            self.retry_at = self._clock.monotonic() + CONFIGURATION_INTERVAL
+            self._ledger.warn(
+                f"configuration {self.signal.value}",
+                f"The endpoint does not take {self.signal.value} as configured ({said}). Nothing is lost: "
+                "everything stays on disk, and one attempt a minute is made until this is mended.",
+            )
+            return Progress.HELD
+        delay = self._backoff * (0.5 + 0.5 * self._jitter())
+        self._backoff = min(LONGEST_BACKOFF, self._backoff * 2)
+        if answer.retry_after is not None:
+            delay = max(delay, min(answer.retry_after, LONGEST_RETRY_AFTER))
+        self.retry_at = self._clock.monotonic() + delay
+        self._ledger.warn(
+            f"retry {self.signal.value}",
+            f"Sending {self.signal.value} fails for now ({said}). Nothing is lost: it is on disk and is tried again.",
+        )
+        return Progress.HELD

@@ -1,0 +1,126 @@
+"""The ledger: what became of everything that was recorded, as numbers; and warnings, one per kind and minute."""
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from otel_logger_exporters.clock import Clock
+from otel_logger_exporters.signals import Signal
+
+__all__ = ["Ledger", "Stats"]
+
+_WARNING_INTERVAL = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What became of a writer's data: counts of metric values, spans and log records, by signal (`"metrics"`, ...).
+
+    `recorded` is what calls accepted; of it `delivered` was acknowledged by the endpoint, `refused` was not taken by
+    it (kept in the folder `rejected/` where a whole record was refused), `waiting` is on disk to be sent. A signal
+    that is kept locally has all of it in `kept`. `dropped` counts by reason what was lost; `adjusted` what was recorded
+    otherwise than given (`overflow`, `step`), or by setting not at all (`excluded`); `coalesced` values that shared a
+    series and millisecond with a later one when sent; `blobs` the stored images, tables and files.
+    """
+
+    recorded: Mapping[str, int]
+    delivered: Mapping[str, int]
+    refused: Mapping[str, int]
+    waiting: Mapping[str, int]
+    kept: Mapping[str, int]
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    adjusted: Mapping[str, int] = field(default_factory=dict)
+    coalesced: int = 0
+    blobs: int = 0
+    last_error: str | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything recorded is delivered or kept, and nothing was dropped."""
+        return not (any(self.refused.values()) or any(self.waiting.values()) or any(self.dropped.values()))
+
+
+class Ledger:
+    """Counts and warns for one writer. Thread-safe; never raises."""
+
+    def __init__(self, clock: Clock, log: logging.Logger) -> None:
+        self._clock = clock
+        self._log = log
+        self._lock = threading.RLock()
+        self._warned: dict[str, float] = {}
+        self._recorded: Counter[Signal] = Counter()
+        self._delivered: Counter[Signal] = Counter()
+        self._refused: Counter[Signal] = Counter()
+        self._dropped: Counter[str] = Counter()
+        self._adjusted: Counter[str] = Counter()
+        self._coalesced = 0
+        self._blobs = 0
+        self._last_error: str | None = None
+
+    def record(self, signal: Signal, items: int) -> None:
+        """Count items that a call put into the journal."""
+        with self._lock:
+            self._recorded[signal] += items
+
+    def deliver(self, signal: Signal, items: int, refused: int = 0) -> None:
+        """Count items that the endpoint acknowledged; `refused` of them it did not take."""
+        with self._lock:
+            self._delivered[signal] += max(0, items - refused)
+            self._refused[signal] += min(items, refused)
+
+    def coalesce(self, values: int) -> None:
+        """Count values that gave way to a later one of the same series and millisecond."""
+        with self._lock:
+            self._coalesced += values
+
+    def store(self, blobs: int = 1) -> None:
+        """Count blobs that are in the store."""
+        with self._lock:
+            self._blobs += blobs
+
+    def drop(self, reason: str, items: int, explanation: str) -> None:
+        """Count what was lost and say why, once per reason and minute."""
+        with self._lock:
+            self._dropped[reason] += items
+            total = self._dropped[reason]
+        self.warn(reason, f"{explanation} ({total} so far)")
+
+    def adjust(self, reason: str, items: int, explanation: str | None = None) -> None:
+        """Count what was recorded otherwise than given; an `explanation` is told once per reason and minute."""
+        with self._lock:
+            self._adjusted[reason] += items
+        if explanation is not None:
+            self.warn(reason, explanation)
+
+    def warn(self, kind: str, message: str) -> None:
+        """Write a warning unless one of this kind was written within the last minute."""
+        now = self._clock.monotonic()
+        with self._lock:
+            self._last_error = message
+            if now - self._warned.get(kind, -_WARNING_INTERVAL) < _WARNING_INTERVAL:
+                return
+            self._warned[kind] = now
+        self._log.warning("%s", message)
+
+    def abandon(self) -> None:
+        """Take a new lock in the child of a fork, where the parent's may be held for ever."""
+        self._lock = threading.RLock()
+
+    def stats(self, sent: frozenset[Signal]) -> Stats:
+        """Return the counts; signals in `sent` wait for an endpoint, the others are kept where they are."""
+        with self._lock:
+            rest = {s: self._recorded[s] - self._delivered[s] - self._refused[s] for s in Signal}
+            return Stats(
+                recorded={s.value: self._recorded[s] for s in Signal},
+                delivered={s.value: self._delivered[s] for s in Signal},
+                refused={s.value: self._refused[s] for s in Signal},
+                waiting={s.value: rest[s] if s in sent else 0 for s in Signal},
+                kept={s.value: 0 if s in sent else rest[s] for s in Signal},
+                dropped=dict(self._dropped),
+                adjusted=dict(self._adjusted),
+                coalesced=self._coalesced,
+                blobs=self._blobs,
+                last_error=self._last_error,
+            )

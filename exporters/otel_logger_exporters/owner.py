@@ -1,0 +1,42 @@
+"""Ownership of a writer's folder: a locked file that tells a live writer from a dead one."""
+
+import fcntl
+import os
+from pathlib import Path
+
+__all__ = ["Owner", "is_owned"]
+
+_NAME = "owner.lock"
+
+
+class Owner:
+    """Holds the lock of a folder from construction to `release`; the death of the process releases it too."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        # flock, not fcntl's POSIX locks: those are dropped when any descriptor of the file is closed in the process.
+        fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def release(self) -> None:
+        """Give the folder up."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    abandon = release
+    """In the child of a fork: closing does not unlock while the parent holds its descriptor, LOCK_UN would."""
+
+
+def is_owned(folder: Path) -> bool:
+    """Tell whether a live process of this machine owns `folder`."""
+    try:
+        file = os.open(folder / _NAME, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False

@@ -1,0 +1,72 @@
+"""Records, the unit of a segment: framing, checksum, and what a torn tail leaves readable.
+
+The format is described in docs/segment-format.md. Nothing here touches a file.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+__all__ = ["RECORD_OVERHEAD", "Kind", "Record", "pack_record", "read_records"]
+
+_HEAD = struct.Struct("<IB3x")
+_MARK = struct.Struct("<I")
+
+RECORD_OVERHEAD = _HEAD.size + _MARK.size
+"""Bytes that framing adds to a payload, padding apart."""
+
+_ALIGNMENT = 8
+"""Records start at multiples of this, so that a row's eight-byte values are aligned in a mapped segment too."""
+
+
+class Kind(IntEnum):
+    """What a record's payload is."""
+
+    SCHEMA = 1
+    ROW = 2
+    RESOURCE = 3
+    HYPERPARAMETERS = 4
+    OTLP = 5
+    SEAL = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record as found in a segment; `end` is the offset of the byte after it."""
+
+    kind: int
+    payload: memoryview
+    end: int
+
+
+def _padding(size: int) -> int:
+    return -(size + RECORD_OVERHEAD) % _ALIGNMENT
+
+
+def pack_record(kind: int, payload: bytes) -> bytes:
+    """Return the bytes of a record: size and kind, the payload, zeros up to the alignment, the commit mark.
+
+    The mark is the CRC-32 of everything before it. A constant mark would show that the last byte was written; the
+    checksum also shows that those in between were, which a plain `write` cut by a full disk does not promise.
+    """
+    framed = _HEAD.pack(len(payload), kind) + payload + bytes(_padding(len(payload)))
+    return framed + _MARK.pack(zlib.crc32(framed))
+
+
+def read_records(data: bytes | memoryview, start: int = 0) -> Iterator[Record]:
+    """Yield the committed records of `data` from offset `start` up to the first that is torn, damaged or absent."""
+    view = memoryview(data)
+    offset = start
+    while offset + RECORD_OVERHEAD <= len(view):
+        size, kind = _HEAD.unpack_from(view, offset)
+        mark = offset + _HEAD.size + size + _padding(size)
+        # Kind 0 is what a zero-filled page holds: the end of a mapped segment that was never written.
+        if kind == 0 or mark + _MARK.size > len(view):
+            return
+        if zlib.crc32(view[offset:mark]) != _MARK.unpack_from(view, mark)[0]:
+            return
+        body = offset + _HEAD.size
+        offset = mark + _MARK.size
+        yield Record(kind, view[body : body + size], offset)

@@ -1,0 +1,157 @@
+"""Requests: the bytes of an OTLP export, made from rows or from recorded frames.
+
+A pure function of its arguments: encoding the same batch again gives the same bytes.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, ResourceMetrics, ScopeMetrics
+
+from otel_logger_exporters.payloads import Frame
+from otel_logger_exporters.rows import Row
+
+__all__ = ["REQUEST_BYTES", "MetricRequests", "MetricVocabulary", "frame_requests", "metric_requests"]
+
+REQUEST_BYTES = 3 * 2**20
+"""Bytes aimed at per request: gRPC servers refuse over 4 MiB by default, and a series is added whole, hence room."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricVocabulary:
+    """How keys become OTLP metrics.
+
+    `name_of` maps a key to the metric's name, `key_attribute` is the point attribute that carries the key as it is.
+    `step_metric` is the name of the companion that carries the step of each point, None for no companions. With
+    `nanoseconds`, points of one series that share a time are set apart by one nanosecond each instead of coalesced.
+    """
+
+    name_of: Callable[[str], str]
+    key_attribute: str
+    step_metric: str | None
+    step_unit: str
+    scope: InstrumentationScope
+    schema_url: str = ""
+    nanoseconds: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRequests:
+    """The requests of a batch, and how many values gave way to a later one of the same series and time."""
+
+    bodies: tuple[bytes, ...]
+    coalesced: int
+
+
+_Series = dict[str, dict[int, tuple[int | None, float | int]]]
+"""For each key, the points by time: (step, value)."""
+
+
+def metric_requests(rows: Iterable[Row], resource: bytes, vocabulary: MetricVocabulary) -> MetricRequests:
+    """Return the requests that carry `rows`: for each value a gauge point, and beside it its step companion.
+
+    `resource` is an encoded OTLP Resource. Each request stays near REQUEST_BYTES unless one series alone is larger.
+    """
+    series, coalesced = _series(rows, vocabulary.nanoseconds)
+    bodies: list[bytes] = []
+    metrics: dict[str, Metric] = {}
+    size = 0
+    for key, points in series.items():
+        added = _add_series(metrics, key, points, vocabulary)
+        size += added
+        if size >= REQUEST_BYTES:
+            bodies.append(_metrics_body(metrics, resource, vocabulary))
+            metrics, size = {}, 0
+    if metrics:
+        bodies.append(_metrics_body(metrics, resource, vocabulary))
+    return MetricRequests(tuple(bodies), coalesced)
+
+
+def _series(rows: Iterable[Row], nanoseconds: bool) -> tuple[_Series, int]:
+    series: _Series = {}
+    coalesced = 0
+    for row in rows:
+        for key, value in zip(row.keys, row.values, strict=True):
+            points = series.setdefault(key, {})
+            time_ns = row.time_ns
+            if time_ns in points:
+                if nanoseconds:
+                    while time_ns in points:
+                        time_ns += 1
+                else:
+                    # Prometheus refuses a whole request for two values of one series and millisecond.
+                    coalesced += 1
+            points[time_ns] = (row.step, value)
+    return series, coalesced
+
+
+def _add_series(
+    metrics: dict[str, Metric],
+    key: str,
+    points: Mapping[int, tuple[int | None, float | int]],
+    vocabulary: MetricVocabulary,
+) -> int:
+    name = vocabulary.name_of(key)
+    metric = metrics.setdefault(name, Metric(name=name))
+    size = 0
+    for time_ns, (step, value) in sorted(points.items()):
+        point = metric.gauge.data_points.add(time_unix_nano=time_ns)
+        if isinstance(value, int):
+            point.as_int = value
+        else:
+            point.as_double = value
+        point.attributes.add(key=vocabulary.key_attribute).value.string_value = key
+        size += point.ByteSize() + 4
+        if step is None or vocabulary.step_metric is None:
+            continue
+        companion = metrics.setdefault(
+            vocabulary.step_metric, Metric(name=vocabulary.step_metric, unit=vocabulary.step_unit)
+        )
+        companion_point = companion.gauge.data_points.add(time_unix_nano=time_ns, as_int=step)
+        companion_point.attributes.add(key=vocabulary.key_attribute).value.string_value = key
+        size += companion_point.ByteSize() + 4
+    return size + len(name)
+
+
+def _metrics_body(metrics: Mapping[str, Metric], resource: bytes, vocabulary: MetricVocabulary) -> bytes:
+    scope_metrics = ScopeMetrics(
+        scope=vocabulary.scope, metrics=list(metrics.values()), schema_url=vocabulary.schema_url
+    )
+    resource_metrics = ResourceMetrics(scope_metrics=[scope_metrics])
+    resource_metrics.resource.ParseFromString(resource)
+    body: bytes = ExportMetricsServiceRequest(resource_metrics=[resource_metrics]).SerializeToString()
+    return body
+
+
+def frame_requests(frames: Iterable[Frame], resource: bytes) -> tuple[bytes, ...]:
+    """Return the requests that carry recorded frames, all under one `resource`.
+
+    ExportLogsServiceRequest and ExportTraceServiceRequest have the same shape: field 1 is a Resource* message, whose
+    field 1 is the resource and whose field 2 are Scope* messages, which is what a frame holds. So frames are joined
+    without being parsed, as protobuf's encoding of repeated fields allows.
+    """
+    head = _field(1, resource)
+    bodies: list[bytes] = []
+    parts: list[bytes] = []
+    size = 0
+    for frame in frames:
+        if parts and size + len(frame.body) > REQUEST_BYTES:
+            bodies.append(_field(1, head + b"".join(parts)))
+            parts, size = [], 0
+        parts.append(_field(2, frame.body))
+        size += len(parts[-1])
+    if parts:
+        bodies.append(_field(1, head + b"".join(parts)))
+    return tuple(bodies)
+
+
+def _field(number: int, payload: bytes) -> bytes:
+    size, length = len(payload), bytearray()
+    while True:
+        byte = size & 0x7F
+        size >>= 7
+        length.append(byte | (0x80 if size else 0))
+        if not size:
+            return bytes([number << 3 | 2]) + bytes(length) + payload

@@ -1,0 +1,65 @@
+"""The two lines a user sees: where the data goes, and what became of it."""
+
+import logging
+import sys
+from collections.abc import Mapping
+
+from otel_logger_exporters.ledger import Stats
+from otel_logger_exporters.routes import Destination, Routes
+from otel_logger_exporters.signals import Signal
+
+__all__ = ["announce", "destinations", "outcome"]
+
+
+def announce(log: logging.Logger, line: str) -> None:
+    """Write one line for the user: as INFO where the program shows it, else to standard error."""
+    if log.isEnabledFor(logging.INFO) and log.hasHandlers():
+        log.info("%s", line)
+    elif sys.stderr is not None:
+        try:
+            sys.stderr.write(f"otel_logger: {line}\n")
+        except (OSError, ValueError):
+            # A closed or broken standard error is no reason to disturb a training run.
+            pass
+
+
+def destinations(routes: Routes, folder: str) -> str:
+    """Return where each signal goes, signals of one destination together; never a secret."""
+    words: dict[str, list[str]] = {}
+    for signal in Signal:
+        words.setdefault(_destination(routes, signal, folder), []).append(signal.value)
+    return "; ".join(f"{', '.join(signals)} {where}" for where, signals in words.items())
+
+
+def _destination(routes: Routes, signal: Signal, folder: str) -> str:
+    route = routes.of(signal)
+    if route.destination is Destination.NONE:
+        return f"not recorded (OTEL_{signal.name}_EXPORTER=none)"
+    if route.destination is Destination.KEEP or route.endpoint is None:
+        return f"kept in {folder} (no OTEL_EXPORTER_OTLP_ENDPOINT is set)"
+    return f"to {route.endpoint.describe()}"
+
+
+def outcome(stats: Stats, folder: str) -> str:
+    """Return what became of a run's data, in one sentence."""
+    parts = []
+    if any(stats.delivered.values()):
+        parts.append(f"delivered {_counts(stats.delivered)}")
+    if any(stats.kept.values()):
+        parts.append(f"{_counts(stats.kept)} kept in {folder}")
+    if any(stats.waiting.values()):
+        parts.append(f"{_counts(stats.waiting)} not delivered, they wait in {folder}")
+    if any(stats.refused.values()):
+        parts.append(f"{_counts(stats.refused)} refused by the endpoint")
+    if stats.dropped:
+        parts.append("lost " + ", ".join(f"{count} ({reason})" for reason, count in sorted(stats.dropped.items())))
+    if stats.blobs:
+        parts.append(f"{stats.blobs} blobs stored")
+    return "; ".join(parts) or "nothing was recorded"
+
+
+_WORDS: Mapping[str, str] = {"metrics": "values", "logs": "log records", "traces": "spans"}
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {_WORDS[signal]}" for signal, count in counts.items() if count)

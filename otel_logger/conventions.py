@@ -1,0 +1,167 @@
+"""Every name that otel_logger gives to data, and how a key becomes the name of a metric.
+
+The table for readers is docs/conventions.md. Dashboards and tests take names from here and from nowhere else.
+"""
+
+import hashlib
+import re
+from typing import Final
+
+from otel_logger._version import __version__
+
+__all__ = [
+    "BLOB_DIGEST",
+    "BLOB_MEDIA_TYPE",
+    "BLOB_OUTCOME",
+    "BLOB_REASON",
+    "BLOB_SIZE",
+    "BLOB_URI",
+    "BLOB_URL",
+    "EPOCH",
+    "EVALUATOR",
+    "EVENT_FILE",
+    "EVENT_HYPERPARAMETERS",
+    "EVENT_IMAGE",
+    "EVENT_RUN_END",
+    "EVENT_RUN_START",
+    "EVENT_TABLE",
+    "EVENT_TRACE",
+    "EVENT_VALUES",
+    "HPARAM_PREFIX",
+    "IMAGE_COUNT",
+    "IMAGE_HEIGHT",
+    "IMAGE_INDEX",
+    "IMAGE_WIDTH",
+    "LOCAL_RANK",
+    "LOG_RECORD_UID",
+    "LONGEST_NAME",
+    "METRIC_KEY",
+    "NAME",
+    "NODE_RANK",
+    "OUTCOME_FAILED",
+    "OUTCOME_FINISHED",
+    "OUTCOME_INTERRUPTED",
+    "OUTCOME_STORED",
+    "PROCESS_PID",
+    "RANK",
+    "RESTART_COUNT",
+    "RUN_ATTEMPT",
+    "RUN_DURATION",
+    "RUN_ID",
+    "RUN_NAME",
+    "RUN_OUTCOME",
+    "RUN_PARENT_ID",
+    "RUN_REASON",
+    "SCOPE_NAME",
+    "SCOPE_VERSION",
+    "SPAN_BATCH",
+    "SPAN_EPOCH",
+    "SPAN_EVAL",
+    "SPAN_FIT",
+    "SPAN_PREDICT",
+    "SPAN_RUN",
+    "STEP",
+    "STEP_UNIT",
+    "TABLE_COLUMNS",
+    "TABLE_ROWS",
+    "TRACE_NAME",
+    "TRACE_VALUE",
+    "WORLD_SIZE",
+    "WRITER_ID",
+    "metric_name",
+]
+
+SCOPE_NAME: Final = "otel_logger"
+SCOPE_VERSION: Final = __version__
+
+RUN_ID: Final = "training.run.id"
+RUN_NAME: Final = "training.run.name"
+RUN_ATTEMPT: Final = "training.run.attempt"
+RUN_PARENT_ID: Final = "training.run.parent.id"
+RUN_OUTCOME: Final = "training.run.outcome"
+RUN_DURATION: Final = "training.run.duration"
+RUN_REASON: Final = "training.run.reason"
+RESTART_COUNT: Final = "training.restart_count"
+RANK: Final = "training.rank"
+LOCAL_RANK: Final = "training.local_rank"
+NODE_RANK: Final = "training.node_rank"
+WORLD_SIZE: Final = "training.world_size"
+WRITER_ID: Final = "training.writer.id"
+HPARAM_PREFIX: Final = "training.hparam."
+
+METRIC_KEY: Final = "training.metric.key"
+STEP: Final = "training.step"
+STEP_UNIT: Final = "{step}"
+
+EVENT_RUN_START: Final = "training.run.start"
+EVENT_RUN_END: Final = "training.run.end"
+EVENT_HYPERPARAMETERS: Final = "training.hyperparameters"
+EVENT_VALUES: Final = "training.values"
+EVENT_IMAGE: Final = "training.image"
+EVENT_TABLE: Final = "training.table"
+EVENT_FILE: Final = "training.file"
+EVENT_TRACE: Final = "training.trace"
+
+NAME: Final = "training.name"
+BLOB_URI: Final = "training.blob.uri"
+BLOB_URL: Final = "training.blob.url"
+BLOB_DIGEST: Final = "training.blob.digest"
+BLOB_SIZE: Final = "training.blob.size"
+BLOB_MEDIA_TYPE: Final = "training.blob.media_type"
+BLOB_OUTCOME: Final = "training.blob.outcome"
+BLOB_REASON: Final = "training.blob.reason"
+IMAGE_COUNT: Final = "training.image.count"
+IMAGE_INDEX: Final = "training.image.index"
+IMAGE_WIDTH: Final = "training.image.width"
+IMAGE_HEIGHT: Final = "training.image.height"
+TABLE_ROWS: Final = "training.table.rows"
+TABLE_COLUMNS: Final = "training.table.columns"
+TRACE_NAME: Final = "training.trace.name"
+TRACE_VALUE: Final = "training.trace.value"
+EPOCH: Final = "training.epoch"
+EVALUATOR: Final = "training.evaluator"
+
+LOG_RECORD_UID: Final = "log.record.uid"
+PROCESS_PID: Final = "process.pid"
+
+SPAN_RUN: Final = "training.run"
+SPAN_FIT: Final = "training.fit"
+SPAN_EPOCH: Final = "training.epoch"
+SPAN_BATCH: Final = "training.batch"
+SPAN_EVAL: Final = "training.eval"
+SPAN_PREDICT: Final = "training.predict"
+
+OUTCOME_FINISHED: Final = "finished"
+OUTCOME_FAILED: Final = "failed"
+OUTCOME_INTERRUPTED: Final = "interrupted"
+OUTCOME_STORED: Final = "stored"
+
+LONGEST_NAME: Final = 255
+"""Characters of an instrument's name at most: OpenTelemetry API, "Instrument name syntax"."""
+
+_NOT_ALLOWED = re.compile(r"[^A-Za-z0-9_./\-]")
+_NOT_IN_PROMETHEUS = re.compile(r"[^a-z0-9]+")
+_RESERVED_PREFIXES = ("training_", "otel_", "scrape_")
+_RESERVED_NAMES = frozenset({"target_info", "up"})
+
+
+def metric_name(key: str) -> str:
+    """Return the name of the metric that carries `key`; the key itself travels as `training.metric.key`.
+
+    The name is the key where OpenTelemetry allows it. Other characters become `_`, a first character that is no
+    letter gets `m_` before it, a name of over 255 characters is cut and ends in eight hex digits of the key's digest,
+    and the empty key is `user.empty`. A key that a backend would fold into a name of ours or its own (`training.*`,
+    `otel.*`, `otel_logger.*`, `target_info`, `up`, `scrape_*`) gets the prefix `user.`. Stateless: one key has one
+    name in every process.
+    """
+    if not key:
+        return "user.empty"
+    name = _NOT_ALLOWED.sub("_", key)
+    folded = _NOT_IN_PROMETHEUS.sub("_", name.lower())
+    if folded in _RESERVED_NAMES or folded.startswith(_RESERVED_PREFIXES):
+        name = f"user.{name}"
+    elif not name[0].isalpha():
+        name = f"m_{name}"
+    if len(name) > LONGEST_NAME:
+        name = f"{name[: LONGEST_NAME - 9]}_{hashlib.sha256(key.encode()).hexdigest()[:8]}"
+    return name

@@ -1,0 +1,241 @@
+"""Deposits: images, tables and files of a run, put into its blob store, each told by a log record that links to it."""
+
+import base64
+import hashlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from otel_logger import conventions as names
+from otel_logger.folders import writers_of
+from otel_logger.identity import Identity
+from otel_logger.shelf import Shelf, Staged
+from otel_logger.workbench import Workbench
+from otel_logger.writer import Writer
+from otel_logger_exporters.blob_meta import BlobMeta
+from otel_logger_exporters.blob_store import BlobStore, FileBlobStore, open_blob_store
+from otel_logger_exporters.clock import Clock
+from otel_logger_exporters.items import Severity
+
+__all__ = ["Deposits"]
+
+
+class Deposits:
+    """Stores what is too large for a telemetry backend. Conversion and storing happen in the background."""
+
+    def __init__(self, writer: Writer, clock: Clock) -> None:
+        self._writer = writer
+        self._ledger = writer.ledger
+        settings = writer.launch.settings
+        self._directory = writer.launch.directory
+        self._url_template = settings.blob_url
+        self._fixed = open_blob_store(settings.blob_store) if settings.blob_store is not None else None
+        self._shelf = Shelf(lambda: writer.folder, self, self._is_earlier_attempt)
+        self._bench = Workbench(lambda: writer.identity is not None, clock, writer.ledger)
+        writer.on_settled = self._bench.wake
+
+    def log_images(self, images: Any, name: str, channels_last: bool, step: int | None) -> None:
+        """Copy images now, and store each as PNG in the background. Never raises."""
+        from otel_logger.images import snapshot
+
+        self._writer.begin()
+        time_ns = self._writer.now_ns()
+        try:
+            copies = snapshot(images)
+        except Exception as error:
+            self._ledger.drop("image", 1, f"Images {name!r} are lost: {error}")
+            return
+        for index, copy in copies:
+            if isinstance(copy, Exception):
+                self._ledger.drop("image", 1, f"Image {index} of {name!r} is lost: {copy}")
+                continue
+            job = _bind(self._store_image, copy, name, channels_last, step, time_ns, index, len(copies))
+            if not self._bench.put(job, size=copy.nbytes):
+                self._ledger.drop("image", 1, f"Images {name!r} are lost: they come faster than they are stored")
+
+    def log_table(self, columns: Any, rows: Any, name: str, step: int | None) -> None:
+        """Copy a table now, and store it as JSON lines in the background. Never raises."""
+        from otel_logger.tables import snapshot_table
+
+        self._writer.begin()
+        time_ns = self._writer.now_ns()
+        try:
+            table = snapshot_table(columns, rows)
+        except Exception as error:
+            self._ledger.drop("table", 1, f"Table {name!r} is lost: {error}")
+            return
+        # A cell is estimated: a table is small beside images, and counting its bytes would cost what copying it does.
+        size = 64 * len(table.rows) * max(1, len(table.columns))
+        if not self._bench.put(_bind(self._store_table, table, name, step, time_ns), size=size):
+            self._ledger.drop("table", 1, f"Table {name!r} is lost: tables come faster than they are stored")
+
+    def upload(self, remote_file_name: str, file_path: str | Path, *, overwrite: bool, step: int | None) -> None:
+        """Take a private copy now and store it in the background.
+
+        FileNotFoundError and FileExistsError as the contract has it; anything else is counted as lost.
+        """
+        self._writer.begin()
+        time_ns = self._writer.now_ns()
+        try:
+            staged = self._shelf.stage(remote_file_name, file_path, overwrite=overwrite)
+        except (FileNotFoundError, FileExistsError):
+            raise
+        except OSError as error:
+            self._ledger.drop("file", 1, f"File {remote_file_name!r} is lost, it cannot be copied: {error}")
+            self._emit_file(remote_file_name, None, time_ns, step, reason=str(error))
+            return
+        self._bench.put(_bind(self._store_file, staged, time_ns, step))
+
+    def download(
+        self, remote_file_name: str, destination: str, *, overwrite: bool, progress: Callable[[int], None] | None
+    ) -> None:
+        """Read a file back; see `Shelf.fetch`."""
+        self._shelf.fetch(remote_file_name, destination, overwrite=overwrite, progress=progress)
+
+    def size(self, remote_file_name: str) -> int | None:
+        """Return the bytes of a file that can be downloaded, or None."""
+        return self._shelf.size(remote_file_name)
+
+    def close(self, timeout: float) -> None:
+        """Store what waits, within `timeout` seconds; files that are left stay staged, the rest is counted as lost."""
+        left = self._bench.drain(timeout)
+        self._bench.stop()
+        if left:
+            self._ledger.drop("shutdown", left, f"{left} images, tables or files were not stored before the deadline")
+
+    def flush(self, timeout: float) -> bool:
+        """Store what waits, within `timeout` seconds; return whether nothing is left."""
+        return self._bench.drain(timeout) == 0
+
+    def writing(self) -> BlobStore | None:
+        """Return the store to write to, or None while the run is not known."""
+        if self._fixed is not None:
+            return self._fixed
+        # The run's, shared by its ranks and attempts: `<run>/blobs`.
+        return FileBlobStore(self._writer.folder.parent / "blobs") if self._writer.identity is not None else None
+
+    def reading(self) -> list[BlobStore]:
+        """Return the stores to look into: the one to write to, or while no run is known those of all, newest first."""
+        store = self.writing()
+        if store is not None:
+            return [store]
+        runs = []
+        for folder in self._directory.iterdir() if self._directory.is_dir() else ():
+            if (folder / "blobs").is_dir() and (writers := writers_of(folder)):
+                newest = writers[-1][1]
+                runs.append((newest.run_name == self._writer.run_name, newest.started_ns, folder))
+        return [FileBlobStore(folder / "blobs") for _, _, folder in sorted(runs, reverse=True)]
+
+    def _is_earlier_attempt(self, meta: BlobMeta) -> bool:
+        # A resumed run writes its checkpoints again; refusing them would kill it by its own earlier self.
+        identity = self._writer.identity
+        return identity is not None and meta.run_id == identity.run_id and meta.attempt < identity.attempt
+
+    def _store_image(
+        self, array: Any, name: str, channels_last: bool, step: int | None, time_ns: int, index: int, count: int
+    ) -> None:
+        from otel_logger.images import encode_png
+
+        try:
+            picture = encode_png(array, channels_last)
+        except ValueError as error:
+            self._ledger.drop("image", 1, f"Image {index} of {name!r} is lost: {error}")
+            return
+        preview = f"data:image/png;base64,{base64.b64encode(picture.thumbnail).decode('ascii')}"
+        size = {names.IMAGE_WIDTH: picture.width, names.IMAGE_HEIGHT: picture.height}
+        place = {names.IMAGE_INDEX: index, names.IMAGE_COUNT: count}
+        self._store_bytes(
+            names.EVENT_IMAGE, name, "png", picture.png, "image/png", size | place, preview, step, time_ns
+        )
+
+    def _store_table(self, table: Any, name: str, step: int | None, time_ns: int) -> None:
+        from otel_logger.tables import encode_jsonl, preview
+
+        shape = {names.TABLE_ROWS: len(table.rows), names.TABLE_COLUMNS: len(table.columns)}
+        self._store_bytes(
+            names.EVENT_TABLE,
+            name,
+            "jsonl",
+            encode_jsonl(table),
+            "application/jsonl",
+            shape,
+            preview(table),
+            step,
+            time_ns,
+        )
+
+    def _store_bytes(
+        self,
+        event: str,
+        name: str,
+        extension: str,
+        data: bytes,
+        media_type: str,
+        attributes: Mapping[str, Any],
+        body: str,
+        step: int | None,
+        time_ns: int,
+    ) -> None:
+        store, identity = self._place()
+        meta = BlobMeta(
+            identity.run_id, identity.attempt, hashlib.sha256(data).hexdigest(), len(data), media_type, name
+        )
+        uri = store.put_bytes(f"{name}.{extension}", data, meta)
+        self._ledger.store()
+        self._writer.emit(event, self._link(meta, uri, store) | dict(attributes), body=body, step=step, time_ns=time_ns)
+
+    def _store_file(self, staged: Staged, time_ns: int, step: int | None) -> None:
+        store, identity = self._place()
+        try:
+            uri, meta = self._shelf.store(staged, store, identity.run_id, identity.attempt)
+        except OSError as error:
+            # The private copy stays where it is: the bytes are not lost with the record of the failure.
+            path = self._shelf.path(staged)
+            self._ledger.drop("file", 1, f"File {staged.name!r} is not stored, its copy stays in {path}: {error}")
+            self._emit_file(staged.name, None, time_ns, step, reason=str(error))
+            self._shelf.forget(staged)
+            return
+        self._ledger.store()
+        self._emit_file(staged.name, self._link(meta, uri, store), time_ns, step)
+
+    def _place(self) -> tuple[BlobStore, Identity]:
+        store, identity = self.writing(), self._writer.identity
+        # The workbench opens when the run is known.
+        assert store is not None
+        assert identity is not None
+        return store, identity
+
+    def _link(self, meta: BlobMeta, uri: str, store: BlobStore) -> dict[str, Any]:
+        attributes: dict[str, Any] = {
+            names.NAME: meta.name,
+            names.BLOB_URI: uri,
+            names.BLOB_DIGEST: f"sha256:{meta.sha256}",
+            names.BLOB_SIZE: meta.size,
+            names.BLOB_MEDIA_TYPE: meta.media_type,
+            names.BLOB_OUTCOME: names.OUTCOME_STORED,
+        }
+        if self._url_template is not None:
+            path = uri.removeprefix(store.uri).lstrip("/")
+            attributes[names.BLOB_URL] = self._url_template.replace("{name}", path)
+        return attributes
+
+    def _emit_file(
+        self,
+        name: str,
+        link: Mapping[str, Any] | None,
+        time_ns: int,
+        step: int | None,
+        reason: str | None = None,
+    ) -> None:
+        failed = {names.NAME: name, names.BLOB_OUTCOME: names.OUTCOME_FAILED, names.BLOB_REASON: reason or ""}
+        self._writer.emit(
+            names.EVENT_FILE,
+            link if link is not None else failed,
+            step=step,
+            time_ns=time_ns,
+            severity=Severity.INFO if link is not None else Severity.ERROR,
+        )
+
+
+def _bind(function: Callable[..., None], *arguments: Any) -> Callable[[], None]:
+    return lambda: function(*arguments)

@@ -1,0 +1,403 @@
+"""The destination: every call of Composer's LoggerDestination contract, carried out by a writer.
+
+`otel_logger.OTelLogger` and `otel_logger.composer.OTelLogger` are this class under two bases.
+"""
+
+import contextlib
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from opentelemetry.trace import INVALID_SPAN, Span
+
+from otel_logger.identity import Checkpoint
+from otel_logger.progress import download_progress
+from otel_logger.session import Arguments, Session, open_session
+from otel_logger.settings import Settings
+from otel_logger.trainer import Position, follow
+from otel_logger.values import plain, text
+from otel_logger_exporters.clock import SystemClock
+from otel_logger_exporters.ledger import Stats
+
+__all__ = ["Destination"]
+
+Self = TypeVar("Self", bound="Destination")
+
+_NOTHING: dict[str, int] = {"metrics": 0, "logs": 0, "traces": 0}
+
+
+class Destination:
+    """Records what a trainer logs and sends it by OTLP, or keeps it in a folder where no endpoint is set."""
+
+    def __init__(
+        self,
+        *,
+        run_name: str | None = None,
+        run_id: str | None = None,
+        settings: Settings | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        """Check the configuration and open the run's folder; ConfigurationError for whatever is wrong with it.
+
+        Args:
+            run_name: name of the run; else OTEL_LOGGER_RUN_NAME, else the trainer's, else the program's.
+            run_id: id of the run; give that of an earlier run to go on with it; else OTEL_LOGGER_RUN_ID, else made.
+            settings: settings in place of the `OTEL_LOGGER_*` variables.
+            environ: environment to read in place of the process's own.
+        """
+        self._prepare(Arguments(run_name, run_id, settings, environ))
+        self._open(self._arguments)
+
+    def _prepare(self, arguments: Arguments) -> None:
+        self._arguments = arguments
+        self._lock = threading.RLock()
+        self._position = Position()
+        self._session: Session | None = None
+        self._is_unpickled = False
+        self._is_forked = False
+        reference = weakref.ref(self)
+        os.register_at_fork(after_in_child=lambda: _abandon(reference))
+
+    def _open(self, arguments: Arguments) -> None:
+        self._is_unpickled = False
+        self._session = open_session(arguments, SystemClock(), self._position.step)
+
+    def _active(self, items: int = 1) -> Session | None:
+        """Return the open session, or None after counting what is lost without one."""
+        if self._is_unpickled:
+            with self._lock:
+                if self._is_unpickled:
+                    self._open(self._arguments)
+        session = self._session
+        if session is None or (session.is_open and not self._is_forked):
+            return session
+        if items and self._is_forked:
+            session.ledger.drop(
+                "fork",
+                items,
+                "A logger inherited by a forked process records nothing: the parent owns its files. "
+                "Make an OTelLogger of its own there",
+            )
+        elif items:
+            session.ledger.drop("closed", items, "What is logged after the logger is closed is lost")
+        return None
+
+    def _sending(self, items: int = 1) -> Session | None:
+        """Return the open session of a rank that sends metrics, hyperparameters, traces, images and tables."""
+        session = self._active(items)
+        return session if session is not None and session.writer.sends else None
+
+    def __getstate__(self) -> Arguments:
+        """Return what a copy in another process needs: how this one was made, and the run it belongs to."""
+        known = self._arguments
+        return Arguments(known.run_name, self.run_id or known.run_id, known.settings, known.environ)
+
+    def __setstate__(self, state: Arguments) -> None:
+        """Become a writer of its own, opened by the first call."""
+        self._prepare(state)
+        self._is_unpickled = True
+
+    def __enter__(self: Self) -> Self:
+        """Return the logger; leaving the block closes it."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the logger; an exception makes the run a failed one."""
+        if self._session is not None:
+            self._session.failure = error
+        self.close()
+
+    @property
+    def run_id(self) -> str | None:
+        """The run's id, or None while it is not settled (under a trainer: until it fits)."""
+        identity = self._session.writer.identity if self._session is not None else None
+        return identity.run_id if identity is not None else None
+
+    @property
+    def run_dir(self) -> Path | None:
+        """The run's folder, which `read_run` reads; None when OTEL_SDK_DISABLED is set."""
+        if self._session is None:
+            return None
+        writer = self._session.writer
+        return writer.folder.parent if writer.identity is not None else writer.folder
+
+    def stats(self) -> Stats:
+        """Return what became of the data so far, as counts."""
+        if self._session is None:
+            return Stats(_NOTHING, _NOTHING, _NOTHING, _NOTHING, _NOTHING)
+        return self._session.stats()
+
+    def flush(self, timeout: float = 10.0) -> bool:
+        """Store and send everything recorded so far, within `timeout` seconds; return whether nothing is left."""
+        session = self._active(0)
+        return session is None or bool(session.guard(session.flush, timeout))
+
+    def span(self, name: str, **attributes: Any) -> contextlib.AbstractContextManager[Span]:
+        """Return a context manager (and decorator) that runs a block in a span of this name.
+
+        Spans nest, and what `log_traces` gets inside becomes an event of the innermost. An exception is recorded on
+        the span and goes on.
+        """
+        session = self._sending()
+        if session is None:
+            return contextlib.nullcontext(INVALID_SPAN)
+        session.writer.begin()
+        return session.writer.spans.span(name, {text(key): plain(value) for key, value in attributes.items()})
+
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        """Record each value with the time of this call.
+
+        Args:
+            metrics: numbers by key: floats, ints, bools, NumPy scalars, arrays and tensors of one element, NaN and
+                infinities too. What is no number goes, whole, into one log record beside them.
+            step: the step; None is the trainer's, or without a trainer none.
+        """
+        session = self._active(len(metrics))
+        if session is not None:
+            session.guard(session.writer.log_metrics, metrics, self._position.step() if step is None else step)
+
+    def log_hyperparameters(self, hyperparameters: dict[str, Any]) -> None:
+        """Record hyperparameters, nested as they are; secrets among them are replaced by `[redacted]`."""
+        session = self._sending()
+        if session is not None:
+            session.guard(session.writer.log_hyperparameters, hyperparameters)
+
+    def log_traces(self, traces: dict[str, Any]) -> None:
+        """Record each entry as an event of the current span, or as a log record where there is none."""
+        session = self._sending(len(traces))
+        if session is not None:
+            session.guard(session.writer.log_traces, traces, self._position.step())
+
+    def log_images(
+        self,
+        images: Any,
+        name: str = "Images",
+        channels_last: bool = False,
+        step: int | None = None,
+        masks: dict[str, Any] | None = None,
+        mask_class_labels: dict[int, str] | None = None,
+        use_table: bool = True,
+    ) -> None:
+        """Store each image as PNG in the blob store, told by one log record that links to it and shows a thumbnail.
+
+        Args:
+            images: one image or several: tensors or arrays of shape HW, CHW (HWC with `channels_last`) or NCHW, or a
+                sequence of them; 1, 3 or 4 channels; see `otel_logger.images` for dtypes and ranges.
+            name: name of the images.
+            channels_last: whether the channels are the last dimension.
+            step: the step; None is the trainer's, or without a trainer none.
+            masks: segmentation masks; not stored yet, counted in `stats().dropped["mask"]`.
+            mask_class_labels: names of the masks' classes; not stored yet.
+            use_table: has no effect yet: each image has a record of its own.
+        """
+        session = self._sending()
+        if session is None:
+            return
+        if masks:
+            session.ledger.drop("mask", len(masks), f"Masks of images are not stored yet, those of {name!r} are lost")
+        session.guard(session.deposits.log_images, images, plain(name), channels_last, self._step(step))
+
+    def log_table(
+        self, columns: list[str], rows: list[list[Any]], name: str = "Table", step: int | None = None
+    ) -> None:
+        """Store a table as JSON lines in the blob store, told by a log record that links to it and previews it.
+
+        Args:
+            columns: names of the columns.
+            rows: for each row its cells; of any type, see `otel_logger.tables`.
+            name: name of the table.
+            step: the step; None is the trainer's, or without a trainer none.
+        """
+        session = self._sending()
+        if session is not None:
+            session.guard(session.deposits.log_table, columns, rows, plain(name), self._step(step))
+
+    def upload_file(self, state: Any, remote_file_name: str, file_path: str | Path, *, overwrite: bool = False) -> None:
+        """Store a file under a name; its content is that of the moment of this call.
+
+        Returns when a private copy exists, and stores that in the background; the file may be changed or deleted at
+        once. Waits for that copy, and without `overwrite` for one look whether the name is taken.
+
+        Args:
+            state: the trainer's state, or None.
+            remote_file_name: name in the store; any text is mapped into it (`otel_logger_exporters.blob_names`).
+            file_path: the file; symbolic links are followed.
+            overwrite: whether to replace what an earlier call, or another run, stored under the name.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            FileExistsError: the name is taken, and `overwrite` is false. An earlier attempt of this same run does not
+                count: a resumed run writes its checkpoints again.
+        """
+        session = self._active()
+        if session is None:
+            return
+        try:
+            session.deposits.upload(str(remote_file_name), file_path, overwrite=overwrite, step=self._position.step())
+        except (FileNotFoundError, FileExistsError):
+            raise
+        except Exception as error:
+            session.ledger.drop("file", 1, f"File {remote_file_name!r} is lost: {error!r}")
+
+    def download_file(
+        self, remote_file_name: str, destination: str, overwrite: bool = False, progress_bar: bool = True
+    ) -> None:
+        """Write a stored file to `destination`, whole or not at all.
+
+        What this process has uploaded is found at once. Works before `init`, after `post_close`, and on every rank.
+        Without a settled run the default store is looked for in all runs of the folder, the newest first.
+
+        Args:
+            remote_file_name: name that the file was uploaded under.
+            destination: path to write to; folders that are missing are made.
+            overwrite: whether to replace a file there.
+            progress_bar: whether to show a bar, if standard error is a terminal.
+
+        Raises:
+            FileNotFoundError: no store has the file.
+            FileExistsError: the destination exists, and `overwrite` is false.
+            BlobCorruptError: what is stored is not what was uploaded (its digest differs).
+        """
+        self._active(0)
+        if self._session is None:
+            msg = f"there is no file {remote_file_name!r}: OTEL_SDK_DISABLED=true, nothing is stored"
+            raise FileNotFoundError(msg)
+        # Also of a session that is closed: what it stored is still there.
+        deposits, name = self._session.deposits, str(remote_file_name)
+        with download_progress(name, deposits.size(name) if progress_bar else None, enabled=progress_bar) as progress:
+            deposits.download(name, destination, overwrite=overwrite, progress=progress)
+
+    def can_upload_files(self) -> bool:
+        """Return True: files are stored, on every rank."""
+        return True
+
+    def init(self, state: Any, logger: Any) -> None:
+        """Take note of the trainer's state; after `post_close`, open the logger anew (same name: next attempt)."""
+        self._position.attach(state)
+        run_name = getattr(state, "run_name", None)
+        session = self._session
+        if session is not None and not session.is_open and not self._is_forked:
+            last = session.writer.identity
+            given = self._arguments
+            same = last is not None and run_name in (None, last.run_name)
+            self._open(
+                Arguments(given.run_name, last.run_id, given.settings, given.environ) if same and last else given
+            )
+        if (session := self._active(0)) is not None:
+            session.guard(session.writer.begin, text(str(run_name)) if run_name else None)
+
+    def run_event(self, event: Any, state: Any, logger: Any) -> None:
+        """Call the method of this event's name, where there is one."""
+        method = getattr(self, str(getattr(event, "value", event)), None)
+        if callable(method):
+            method(state, logger)
+
+    def _follow(self, event: str, state: Any) -> None:
+        session = self._active(0)
+        if session is None:
+            return
+        self._position.attach(state)
+        if event == "fit_start":
+            session.fits += 1
+            session.guard(session.writer.bind)
+        elif event == "fit_end":
+            session.fits = 0
+        if session.writer.sends:
+            session.guard(follow, event, session.writer.spans, self._position)
+
+    def fit_start(self, state: Any, logger: Any) -> None:
+        """Bind the resource, and begin the span of the fit."""
+        self._follow("fit_start", state)
+
+    def fit_end(self, state: Any, logger: Any) -> None:
+        """End the span of the fit."""
+        self._follow("fit_end", state)
+
+    def epoch_start(self, state: Any, logger: Any) -> None:
+        """Begin the span of the epoch, in a trace of its own."""
+        self._follow("epoch_start", state)
+
+    def epoch_end(self, state: Any, logger: Any) -> None:
+        """End the span of the epoch."""
+        self._follow("epoch_end", state)
+
+    def batch_start(self, state: Any, logger: Any) -> None:
+        """Begin the span of the batch, where OTEL_LOGGER_BATCH_SPANS grants one."""
+        self._follow("batch_start", state)
+
+    def batch_end(self, state: Any, logger: Any) -> None:
+        """End the span of the batch."""
+        self._follow("batch_end", state)
+
+    def eval_start(self, state: Any, logger: Any) -> None:
+        """Begin the span of an evaluation."""
+        self._follow("eval_start", state)
+
+    def eval_end(self, state: Any, logger: Any) -> None:
+        """End the span of an evaluation."""
+        self._follow("eval_end", state)
+
+    def predict_start(self, state: Any, logger: Any) -> None:
+        """Begin the span of a prediction."""
+        self._follow("predict_start", state)
+
+    def predict_end(self, state: Any, logger: Any) -> None:
+        """End the span of a prediction."""
+        self._follow("predict_end", state)
+
+    def close(self, state: Any = None, logger: Any = None) -> None:
+        """Finish everything: what waits is stored and sent, within OTEL_LOGGER_SHUTDOWN_TIMEOUT.
+
+        A trainer passes its state: then others may still log, and the end is left to `post_close`. Closing again
+        does nothing.
+        """
+        session = self._active(0)
+        if session is None:
+            return
+        session.failure = session.failure or sys.exc_info()[1]
+        if state is None:
+            session.guard(session.finish)
+
+    def post_close(self) -> None:
+        """Finish everything, after all callbacks and loggers of the trainer are closed."""
+        session = self._active(0)
+        if session is None:
+            return
+        session.failure = session.failure or sys.exc_info()[1]
+        if session.fits > 0 and session.failure is None:
+            # Composer closes at exit, where the exception that ended the program is only to be found here.
+            session.failure = getattr(sys, "last_value", None)
+        session.guard(session.finish)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the run's identity for a checkpoint, so that who resumes from it goes on with the same run."""
+        identity = self._session.writer.identity if self._session is not None else None
+        if identity is None:
+            return {}
+        return {"run_id": identity.run_id, "run_name": identity.run_name, "attempt": identity.attempt}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over the identity of a checkpoint: the same run if its name is ours, else it becomes the parent."""
+        session = self._active(0)
+        run_id, run_name, attempt = (state.get(name) for name in ("run_id", "run_name", "attempt"))
+        if session is not None and isinstance(run_id, str) and isinstance(run_name, str) and isinstance(attempt, int):
+            session.guard(session.writer.resume, Checkpoint(run_id, run_name, attempt))
+
+    def _step(self, step: Any) -> int | None:
+        if step is None:
+            return self._position.step()
+        return int(step) if type(step) is int or type(step).__module__ == "numpy" else None
+
+
+def _abandon(reference: "weakref.ref[Destination]") -> None:
+    destination = reference()
+    if destination is not None and destination._session is not None and destination._session.is_open:
+        destination._is_forked = True
+        destination._session.writer.abandon()

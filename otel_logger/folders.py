@@ -1,0 +1,82 @@
+"""Folders of runs: where a run and its writers live, and what can be known of earlier ones from there.
+
+`<dir>/<slug>-<8 hex>/<rank>-<attempt>-<writer>/` is a writer's folder, `<dir>/.starting/<uuid>/` one of a writer whose
+run is not known yet. `writer.json` in it says whose it is.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from otel_logger_exporters.owner import is_owned
+
+__all__ = ["STARTING", "WriterFile", "all_writers", "create_runs_folder", "run_folder", "writers_of"]
+
+STARTING = ".starting"
+
+_FILE = "writer.json"
+_SLUG_LENGTH = 80
+_NOT_IN_SLUG = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class WriterFile:
+    """What `writer.json` says of one writer: its run, its place in it, its times (ns), and how it ended (None: not)."""
+
+    writer: str
+    started_ns: int
+    run_id: str | None = None
+    run_name: str | None = None
+    attempt: int = 1
+    rank: int = 0
+    parent_id: str | None = None
+    ended_ns: int | None = None
+    outcome: str | None = None
+
+    def write(self, folder: Path) -> None:
+        """Write it into `folder`, replacing what was there in one step."""
+        temporary = folder / f"{_FILE}.tmp"
+        temporary.write_text(json.dumps(asdict(self), indent=1) + "\n", "utf-8")
+        os.replace(temporary, folder / _FILE)
+
+    @classmethod
+    def read(cls, folder: Path) -> "WriterFile | None":
+        """Return what `folder` says, or None when it is no writer's."""
+        try:
+            content = json.loads((folder / _FILE).read_text("utf-8"))
+            return cls(**{name: content[name] for name in cls.__slots__ if name in content})
+        except (OSError, ValueError, TypeError):
+            return None
+
+
+def run_folder(directory: Path, run_id: str) -> Path:
+    """Return the folder of a run; any run id (`..`, blank, `a/b`, very long) has one of its own below `directory`."""
+    slug = _NOT_IN_SLUG.sub("_", run_id)[:_SLUG_LENGTH].lstrip(".") or "run"
+    digest = hashlib.sha256(run_id.encode("utf-8", "backslashreplace")).hexdigest()[:8]
+    return directory / f"{slug}-{digest}"
+
+
+def create_runs_folder(directory: Path) -> None:
+    """Create `directory` for its owner alone, with a `.gitignore` that keeps runs out of version control."""
+    if not directory.is_dir():
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (directory / ".gitignore").write_text("*\n", "ascii")
+
+
+def writers_of(folder: Path) -> list[tuple[Path, WriterFile]]:
+    """Return the writers' folders directly in `folder`, the oldest first."""
+    read = ((path, WriterFile.read(path)) for path in (folder.iterdir() if folder.is_dir() else ()))
+    found = [(path, writer) for path, writer in read if writer is not None]
+    return sorted(found, key=lambda item: (item[1].started_ns, item[0].name))
+
+
+def all_writers(directory: Path) -> Iterator[tuple[Path, WriterFile, bool]]:
+    """Yield the writers of all runs in `directory` with whether they live, the oldest run first."""
+    for run in sorted(directory.iterdir()) if directory.is_dir() else ():
+        if run.is_dir():
+            for path, writer in writers_of(run):
+                yield path, writer, is_owned(path)

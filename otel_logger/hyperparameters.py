@@ -1,0 +1,72 @@
+"""The hyperparameters of a run: the nested set for the event, the flat part of it for the resource."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from otel_logger.conventions import HPARAM_PREFIX
+from otel_logger.redaction import Redactor
+from otel_logger.values import plain, text
+
+__all__ = ["RESOURCE_LIMIT", "HyperparameterSet"]
+
+RESOURCE_LIMIT = 60
+"""Hyperparameters on the resource at most: Loki accepts 128 attributes of structured metadata, resource and record
+together, and Prometheus makes a label of `target_info` of each."""
+
+_SCALARS = (str, bool, int, float)
+
+
+class HyperparameterSet:
+    """Collects what is logged, redacted; a key logged again takes the later value."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._nested: dict[str, Any] = {}
+
+    def __len__(self) -> int:
+        """Return the number of flat hyperparameters."""
+        return sum(1 for _ in _flatten("", self._nested))
+
+    def add(self, hyperparameters: Mapping[Any, Any]) -> dict[str, Any]:
+        """Take what a call logged; return it as recorded: plain, with secrets replaced."""
+        logged = {text(str(key)): plain(value) for key, value in hyperparameters.items()}
+        added: dict[str, Any] = self._redactor.redact("", logged)
+        self._nested.update(added)
+        return added
+
+    def nested(self) -> dict[str, Any]:
+        """Return the full set as logged."""
+        return dict(self._nested)
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the resource attributes: the first 60 flat hyperparameters in the order of their first logging.
+
+        Nested keys are joined with dots. A list of scalars of one type stays a list, other lists become JSON, None
+        becomes "None".
+        """
+        attributes: dict[str, Any] = {}
+        for key, value in _flatten("", self._nested):
+            if len(attributes) == RESOURCE_LIMIT:
+                break
+            attributes[HPARAM_PREFIX + key] = _attribute(value)
+        return attributes
+
+
+def _flatten(prefix: str, nested: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in nested.items():
+        name = f"{prefix}.{key}" if prefix else key
+        if isinstance(value, Mapping) and value:
+            yield from _flatten(name, value)
+        else:
+            yield name, value
+
+
+def _attribute(value: Any) -> Any:
+    if isinstance(value, _SCALARS):
+        return value
+    if value is None:
+        return "None"
+    if isinstance(value, list) and len({type(item) for item in value}) == 1 and isinstance(value[0], _SCALARS):
+        return value
+    return json.dumps(value, default=str)

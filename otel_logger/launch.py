@@ -1,0 +1,63 @@
+"""The launch: everything that construction reads from its surroundings, checked, once."""
+
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from otel_logger.identity import describe_process, launch_seed
+from otel_logger.ranks import Ranks
+from otel_logger.resource import described_by_user
+from otel_logger.settings import Settings, unknown_variables
+from otel_logger_exporters.routes import Routes, routes_from_environ
+
+__all__ = ["Launch", "read_launch"]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What a logger was started with: its settings, the folder of runs, where signals go, its place among the ranks,
+    the user's resource and trace context, and notes for the user.
+
+    `script` is the name of the program, which names a run that nobody named.
+    """
+
+    settings: Settings
+    directory: Path
+    routes: Routes
+    ranks: Ranks
+    user_resource: Mapping[str, str]
+    trace_context: Mapping[str, str]
+    seed: str | None
+    restart_count: int | None
+    host: str
+    script: str
+    notes: tuple[str, ...]
+
+
+def read_launch(environ: Mapping[str, str], settings: Settings | None) -> Launch:
+    """Return the launch that `environ` describes; ConfigurationError for the first variable that is wrong.
+
+    `settings`, where given, stand for all `OTEL_LOGGER_*` variables.
+    """
+    ranks = Ranks.from_environ(environ)
+    routes = routes_from_environ(environ)
+    restarts = environ.get("TORCHELASTIC_RESTART_COUNT", "")
+    notes = routes.notes if settings is not None else routes.notes + tuple(unknown_variables(environ))
+    settings = settings if settings is not None else Settings.from_environ(environ)
+    return Launch(
+        settings=settings,
+        # Absolute: the program may change its working directory later.
+        directory=settings.directory.absolute(),
+        routes=routes,
+        ranks=ranks,
+        user_resource=described_by_user(environ),
+        trace_context={name: environ[name] for name in ("TRACEPARENT", "TRACESTATE") if name in environ},
+        seed=launch_seed(environ, ranks, describe_process(os.getppid())),
+        restart_count=int(restarts) if restarts.isascii() and restarts.isdigit() else None,
+        host=socket.gethostname(),
+        script=Path(sys.argv[0]).stem or "training" if sys.argv else "training",
+        notes=notes,
+    )

@@ -1,0 +1,33 @@
+"""OTelLogger for programs without Composer."""
+
+from typing import Any
+
+from otel_logger.contract import LoggerDestination
+from otel_logger.destination import Destination
+from otel_logger_exporters.errors import ConfigurationError
+
+__all__ = ["OTelLogger"]
+
+
+class OTelLogger(Destination, LoggerDestination):
+    """Records a training run's metrics, hyperparameters, traces, images, tables and files, and sends them by OTLP.
+
+    Sent to OTEL_EXPORTER_OTLP_ENDPOINT where that is set, kept in the folder OTEL_LOGGER_DIR otherwise::
+
+        with OTelLogger(run_name="digits") as log:
+            log.log_hyperparameters({"lr": 0.1})
+            for step in range(100):
+                log.log_metrics({"loss/train": loss}, step=step)
+
+    For Composer's `Trainer` there is `otel_logger.composer.OTelLogger`.
+    """
+
+    def init(self, state: Any, logger: Any) -> None:
+        """Take note of the trainer's state; ConfigurationError in a Composer trainer, which needs the other class."""
+        if type(state).__module__.partition(".")[0] == "composer":
+            msg = (
+                "otel_logger.OTelLogger is not a Composer LoggerDestination. Write "
+                "`from otel_logger.composer import OTelLogger` and give the Trainer that one."
+            )
+            raise ConfigurationError(msg)
+        super().init(state, logger)

@@ -1,0 +1,172 @@
+"""The recorder, what the training thread pays for `log_metrics`: one row, one time, and it returns.
+
+Values that are no numbers, and tensors whose content is on a device, are handed on; nothing here waits for either.
+"""
+
+import operator
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from otel_logger.stamps import Stamper
+from otel_logger.values import NotANumber, as_number, is_device_tensor, text
+from otel_logger_exporters.journal import Journal
+from otel_logger_exporters.ledger import Ledger
+from otel_logger_exporters.records import Kind
+from otel_logger_exporters.rows import NO_STEP, Schema
+from otel_logger_exporters.signals import Signal
+
+__all__ = ["Leftover", "Recorder"]
+
+_FLOATS = frozenset({float})
+_INT64 = range(-(2**63) + 1, 2**63)
+
+SCHEMA_LIMIT = 1024
+"""Schemas remembered per segment. Keys that change at each call would otherwise hold memory for each call made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """What of a call was no number here and now: `others` for a log record, `device` tensors to be copied first."""
+
+    time_ns: int
+    step: int | None
+    others: Mapping[str, Any]
+    device: Mapping[str, Any]
+
+
+class Recorder:
+    """Writes calls as rows. Thread-safe: calls of several threads get rows in the order of their times."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        stamper: Stamper,
+        ledger: Ledger,
+        *,
+        exclude: tuple[str, ...] = (),
+    ) -> None:
+        self._journal = journal
+        self._stamper = stamper
+        self._ledger = ledger
+        self._exclude = exclude
+        # Reentrant: a signal handler that logs must not wait for the very call it interrupts.
+        self._lock = threading.RLock()
+        self._schemas: dict[tuple[tuple[Any, ...], str], Schema] = {}
+        self._generation = -1
+
+    def record(self, metrics: Mapping[Any, Any], step: Any) -> tuple[bool, Leftover | None]:
+        """Record one call; return whether it held a number, and what of it is left for others to do.
+
+        Never raises. A number that the disk does not take is counted as lost.
+        """
+        number = self._step(step)
+        values = tuple(metrics.values())
+        if not self._exclude and set(map(type, values)) == _FLOATS:
+            with self._lock:
+                self._write(tuple(metrics), "d" * len(values), values, self._stamper.stamp(), number)
+            return True, None
+        return self._record_mixed(metrics, number)
+
+    def record_late(self, metrics: Mapping[str, float | int], time_ns: int, step: int | None) -> None:
+        """Record numbers of an earlier call, read from a device since, with that call's time and step."""
+        kinds = "".join("q" if isinstance(value, int) else "d" for value in metrics.values())
+        with self._lock:
+            self._write(tuple(metrics), kinds, tuple(metrics.values()), time_ns, NO_STEP if step is None else step)
+
+    def abandon(self) -> None:
+        """Take a new lock in the child of a fork, where the parent's may be held for ever."""
+        self._lock = threading.RLock()
+
+    def _record_mixed(self, metrics: Mapping[Any, Any], step: int) -> tuple[bool, Leftover | None]:
+        keys: list[Any] = []
+        kinds: list[str] = []
+        values: list[float | int] = []
+        others: dict[str, Any] = {}
+        device: dict[str, Any] = {}
+        for key, value in metrics.items():
+            name = _text_of(key)
+            if any(fnmatchcase(name, pattern) for pattern in self._exclude):
+                self._ledger.adjust("excluded", 1)
+                continue
+            try:
+                if is_device_tensor(value) and value.numel() == 1:
+                    device[name] = value
+                    continue
+                number = as_number(value, self._overflowed)
+            except NotANumber:
+                others[name] = value
+                continue
+            except Exception:
+                # __float__ and its like are the caller's code; whatever they raise costs this value alone.
+                others[name] = value
+                continue
+            keys.append(key)
+            values.append(number)
+            kinds.append("q" if isinstance(number, int) else "d")
+        with self._lock:
+            time_ns = self._stamper.stamp()
+            if values:
+                self._write(tuple(keys), "".join(kinds), tuple(values), time_ns, step)
+        if not others and not device:
+            return bool(values), None
+        return bool(values or device), Leftover(time_ns, None if step == NO_STEP else step, others, device)
+
+    def _write(
+        self, keys: tuple[Any, ...], kinds: str, values: tuple[float | int, ...], time_ns: int, step: int
+    ) -> None:
+        try:
+            appended = False
+            while not appended:
+                generation = self._journal.generation
+                schema = self._schema(keys, kinds, generation)
+                appended = self._journal.append(Kind.ROW, schema.pack_row(time_ns, step, values), generation=generation)
+        except OSError as error:
+            self._ledger.drop("disk", len(values), f"Metrics are lost, the disk does not take them: {error}")
+        else:
+            self._ledger.record(Signal.METRICS, len(values))
+
+    def _schema(self, keys: tuple[Any, ...], kinds: str, generation: int) -> Schema:
+        if generation != self._generation or len(self._schemas) >= SCHEMA_LIMIT:
+            self._schemas.clear()
+            self._generation = generation
+        schema = self._schemas.get((keys, kinds))
+        if schema is None:
+            # Keys that are equal but not the same text, as 1 and True, must not share a schema.
+            names = tuple(map(_text_of, keys))
+            schema = Schema(len(self._schemas), names, kinds)
+            if self._journal.append(Kind.SCHEMA, schema.pack(), generation=generation) and _are_texts(keys):
+                self._schemas[keys, kinds] = schema
+        return schema
+
+    def _step(self, step: Any) -> int:
+        if type(step) is int and step in _INT64:
+            return step
+        if step is None:
+            return NO_STEP
+        try:
+            # Only NumPy's integers besides int: the __index__ of a tensor would wait for its device.
+            if type(step) is not bool and type(step).__module__ == "numpy" and operator.index(step) in _INT64:
+                return operator.index(step)
+        except TypeError:
+            pass
+        self._ledger.adjust("step", 1, f"A step that is no 64-bit integer is recorded as none: {type(step).__name__}")
+        return NO_STEP
+
+    def _overflowed(self) -> None:
+        self._ledger.adjust("overflow", 1, "An int beyond 64 bits is recorded as the nearest float64")
+
+
+def _text_of(key: Any) -> str:
+    if type(key) is str and key.isascii():
+        return key
+    try:
+        return text(str(key))
+    except Exception as error:
+        return f"<{type(key).__name__}: {type(error).__name__}>"
+
+
+def _are_texts(keys: tuple[Any, ...]) -> bool:
+    return all(type(key) is str for key in keys)

@@ -1,0 +1,90 @@
+"""The resource: what is true of everything that one writer sends."""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote
+
+from otel_logger.conventions import (
+    LOCAL_RANK,
+    NODE_RANK,
+    RANK,
+    RESTART_COUNT,
+    RUN_ATTEMPT,
+    RUN_ID,
+    RUN_NAME,
+    RUN_PARENT_ID,
+    SCOPE_NAME,
+    SCOPE_VERSION,
+    WORLD_SIZE,
+    WRITER_ID,
+)
+from otel_logger.identity import Identity
+from otel_logger.ranks import Ranks
+from otel_logger_exporters.errors import ConfigurationError
+
+__all__ = ["described_by_user", "resource_attributes"]
+
+DEFAULT_SERVICE = "training"
+
+
+def described_by_user(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the attributes of OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME, which wins for `service.name`.
+
+    The form is `key=value,key=value` with percent-encoded values (OpenTelemetry resource SDK specification).
+    """
+    attributes = {}
+    for number, pair in enumerate(environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(","), start=1):
+        if not pair.strip():
+            continue
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            msg = (
+                f"OTEL_RESOURCE_ATTRIBUTES: entry {number}, {pair.strip()!r}, is not key=value. Separate entries with "
+                "commas and write a comma or equals sign inside a value as %2C or %3D."
+            )
+            raise ConfigurationError(msg)
+        attributes[unquote(key.strip())] = unquote(value.strip())
+    attributes.setdefault("service.name", DEFAULT_SERVICE)
+    if service := environ.get("OTEL_SERVICE_NAME", "").strip():
+        attributes["service.name"] = service
+    return attributes
+
+
+def resource_attributes(
+    user: Mapping[str, str],
+    *,
+    identity: Identity | None,
+    run_name: str | None,
+    writer: str,
+    ranks: Ranks,
+    host: str,
+    restart_count: int | None,
+) -> dict[str, Any]:
+    """Return the attributes of a writer's resource, hyperparameters apart.
+
+    The user's attributes win over what we detect, but not over identity: two writers that share a
+    `service.instance.id` overwrite each other's series without a word.
+    """
+    detected: dict[str, Any] = {
+        "host.name": host,
+        "telemetry.sdk.language": "python",
+        "telemetry.sdk.name": SCOPE_NAME,
+        "telemetry.sdk.version": SCOPE_VERSION,
+    }
+    ours: dict[str, Any] = {
+        "service.instance.id": identity.instance_id if identity is not None else f"starting/{writer}",
+        WRITER_ID: writer,
+        RANK: ranks.rank,
+        LOCAL_RANK: ranks.local_rank,
+        NODE_RANK: ranks.node_rank,
+        WORLD_SIZE: ranks.world_size,
+    }
+    if restart_count is not None:
+        ours[RESTART_COUNT] = restart_count
+    if identity is not None:
+        ours |= {RUN_ID: identity.run_id, RUN_NAME: identity.run_name, RUN_ATTEMPT: identity.attempt}
+        if identity.parent_id is not None:
+            ours[RUN_PARENT_ID] = identity.parent_id
+    elif run_name is not None:
+        ours[RUN_NAME] = run_name
+    return {**detected, **user, **ours}

@@ -1,0 +1,130 @@
+"""A session, one opening of a logger: launch, writer and deposits, from the line at its start to that at its end."""
+
+import atexit
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from otel_logger.announce import announce, destinations, outcome
+from otel_logger.conventions import OUTCOME_FAILED, OUTCOME_FINISHED, OUTCOME_INTERRUPTED
+from otel_logger.deposits import Deposits
+from otel_logger.launch import Launch, read_launch
+from otel_logger.settings import Settings
+from otel_logger.values import text
+from otel_logger.writer import Writer
+from otel_logger_exporters.clock import Clock
+from otel_logger_exporters.ledger import Ledger, Stats
+
+__all__ = ["Arguments", "Session", "open_session"]
+
+_log = logging.getLogger("otel_logger")
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What a logger was constructed with."""
+
+    run_name: str | None = None
+    run_id: str | None = None
+    settings: Settings | None = None
+    environ: Mapping[str, str] | None = None
+
+
+def open_session(arguments: Arguments, clock: Clock, step: Callable[[], int | None]) -> "Session | None":
+    """Check the configuration and open a writer; None when OTEL_SDK_DISABLED is set. ConfigurationError if it is wrong.
+
+    The run is settled here when the user named it; otherwise when a trainer does.
+    """
+    environ = os.environ if arguments.environ is None else arguments.environ
+    launch = read_launch(environ, arguments.settings)
+    if launch.routes.disabled:
+        if launch.ranks.local_rank == 0:
+            announce(_log, "OTEL_SDK_DISABLED=true: nothing is recorded, and nothing is sent")
+        return None
+    return Session(arguments, launch, clock, step)
+
+
+class Session:
+    """An open writer with its deposits. `failure` is the exception that ended the program, where one did."""
+
+    def __init__(self, arguments: Arguments, launch: Launch, clock: Clock, step: Callable[[], int | None]) -> None:
+        self.launch = launch
+        self.ledger = Ledger(clock, _log)
+        self.is_open = True
+        self.fits = 0
+        self.failure: BaseException | None = None
+        self._clock = clock
+        run_name = arguments.run_name or launch.settings.run_name
+        run_id = arguments.run_id or launch.settings.run_id
+        self.writer = Writer(launch, clock, self.ledger, run_name=run_name, run_id=run_id, step=step)
+        self.deposits = Deposits(self.writer, clock)
+        if run_name is not None or run_id is not None:
+            self.writer.settle()
+        if launch.ranks.local_rank == 0:
+            self._announce_start()
+        atexit.register(self._at_exit)
+
+    def stats(self) -> Stats:
+        """Return what became of the data so far."""
+        return self.ledger.stats(self.writer.outbox.sent)
+
+    def flush(self, timeout: float) -> bool:
+        """Store and send everything recorded so far, within `timeout` seconds; return whether nothing is left."""
+        deadline = self._clock.monotonic() + timeout
+        stored = self.deposits.flush(timeout)
+        return self.writer.outbox.flush(max(0.0, deadline - self._clock.monotonic())) and stored
+
+    def finish(self) -> None:
+        """Store, send and say what can be within the shutdown timeout, and give the folder up; once."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        atexit.unregister(self._at_exit)
+        timeout = self.launch.settings.shutdown_timeout / 1000
+        deadline = self._clock.monotonic() + timeout
+        if self.writer.is_used:
+            self.writer.bind()
+            self.deposits.close(timeout)
+            self.writer.finish(*self._outcome())
+        self.writer.close(max(0.0, deadline - self._clock.monotonic()))
+        if self.writer.is_used and self.launch.ranks.local_rank == 0:
+            self._announce_end()
+
+    def guard(self, action: Callable[..., Any], *arguments: Any) -> Any:
+        """Carry out a call of the trainer's: a fault of ours costs the call, never the training."""
+        try:
+            return action(*arguments)
+        except Exception as error:
+            self.ledger.drop("internal", 1, f"A call is lost by a fault inside otel_logger: {error!r}")
+            return None
+
+    def _announce_start(self) -> None:
+        identity = self.writer.identity
+        who = f"run {identity.run_id}, attempt {identity.attempt}: " if identity is not None else ""
+        folder = self.writer.folder.parent if identity is not None else self.launch.directory
+        announce(_log, who + destinations(self.launch.routes, os.path.relpath(folder)))
+        notes = [*self.launch.notes, *([identity.note] if identity is not None and identity.note else [])]
+        for note in notes:
+            _log.warning("%s", note)
+
+    def _announce_end(self) -> None:
+        run = self.writer.identity.run_id if self.writer.identity is not None else ""
+        announce(_log, f"run {run} ended: {outcome(self.stats(), os.path.relpath(self.writer.folder))}")
+
+    def _outcome(self) -> tuple[str, str | None]:
+        error = self.failure
+        if isinstance(error, KeyboardInterrupt):
+            return OUTCOME_INTERRUPTED, "KeyboardInterrupt"
+        if error is None and self.fits > 0:
+            return OUTCOME_INTERRUPTED, "the end of fit was not reached"
+        if error is None or (isinstance(error, SystemExit) and not error.code):
+            return OUTCOME_FINISHED, None
+        return OUTCOME_FAILED, text(f"{type(error).__name__}: {error}")
+
+    def _at_exit(self) -> None:
+        # An exception that ended the program is not in flight any more when exit hooks run; the interpreter keeps it.
+        self.failure = self.failure or getattr(sys, "last_value", None)
+        self.guard(self.finish)

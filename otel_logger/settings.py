@@ -1,0 +1,124 @@
+"""Settings of our own, the `OTEL_LOGGER_*` variables; those of OpenTelemetry are read by `otel_logger_exporters`."""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from otel_logger_exporters.blob_url import parse_file_store
+from otel_logger_exporters.envvars import read_choice, read_int, read_list, read_path, read_text
+from otel_logger_exporters.errors import ConfigurationError
+
+__all__ = ["VARIABLES", "Settings", "unknown_variables"]
+
+PREFIX = "OTEL_LOGGER_"
+
+CHOICES = {
+    "ranks": ("zero", "node", "all"),
+    "durability": ("call", "interval"),
+    "trace_events": ("span", "log", "both"),
+    "step_series": ("metric", "off"),
+    "time_resolution": ("ms", "ns"),
+}
+
+NUMBERS = {
+    "flush_interval": ("ms", 10, 3_600_000),
+    "shutdown_timeout": ("ms", 0, 3_600_000),
+    "batch_spans": ("spans per second", 0, 1_000_000),
+}
+"""For each number its unit, its least and its greatest value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How otel_logger behaves; each field is also the environment variable `OTEL_LOGGER_<FIELD>` (`dir` for directory).
+
+    directory: folder of runs, created for its owner alone.
+    run_id, run_name: identity, where the arguments of `OTelLogger` do not give it.
+    ranks: who sends metrics, hyperparameters, traces, images and tables: rank `zero`, one per `node`, `all`. Files,
+        start and end are sent by every rank.
+    durability: `call` writes each row to the operating system in the call, so that a killed process loses nothing;
+        `interval` collects rows and writes them every flush interval.
+    flush_interval: milliseconds after which recorded data is sent.
+    shutdown_timeout: milliseconds that `close` takes at most.
+    blob_store: URL of the store of images, tables and files; None is `blobs` in the run's folder.
+    blob_url: template of a browsable URL, in which `{name}` is the object's path in the store.
+    trace_events: what `log_traces` makes: events of the current `span`, `log` records, or `both`.
+    batch_spans: batch spans kept per second; what is traced in a batch without a span becomes a log record.
+    step_series: `metric` sends the step of each point as a companion point, `off` does not.
+    time_resolution: `ms` gives each call a millisecond of its own, as Prometheus needs; `ns` for backends that keep ns.
+    metrics_exclude: glob patterns of keys that are not recorded, but counted.
+    redact, redact_allow: glob patterns of hyperparameters to redact besides the rules, and to except from them.
+    """
+
+    directory: Path = Path("otel_logs")
+    run_id: str | None = None
+    run_name: str | None = None
+    ranks: str = "zero"
+    durability: str = "call"
+    flush_interval: int = 1000
+    shutdown_timeout: int = 10_000
+    blob_store: str | None = None
+    blob_url: str | None = None
+    trace_events: str = "span"
+    batch_spans: int = 1
+    step_series: str = "metric"
+    time_resolution: str = "ms"
+    metrics_exclude: tuple[str, ...] = ()
+    redact: tuple[str, ...] = ()
+    redact_allow: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse values that no variable could have given."""
+        for field, choices in CHOICES.items():
+            if getattr(self, field) not in choices:
+                msg = f"Settings({field}={getattr(self, field)!r}): give {' or '.join(choices)}"
+                raise ConfigurationError(msg)
+        for field, (unit, least, greatest) in NUMBERS.items():
+            value = getattr(self, field)
+            if type(value) is not int or not least <= value <= greatest:
+                msg = f"Settings({field}={value!r}): give a whole number of {unit} from {least} to {greatest}"
+                raise ConfigurationError(msg)
+        if self.blob_store is not None:
+            parse_file_store(self.blob_store)
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str]) -> "Settings":
+        """Return the settings that `OTEL_LOGGER_*` variables give; ConfigurationError names the one that is wrong."""
+        values: dict[str, object] = {}
+        defaults = {field.name: field.default for field in fields(cls)}
+        for field, choices in CHOICES.items():
+            values[field] = read_choice(environ, variable(field), defaults[field], choices)
+        for field, (unit, least, greatest) in NUMBERS.items():
+            values[field] = read_int(
+                environ, variable(field), defaults[field], unit=unit, minimum=least, maximum=greatest
+            )
+        for field in ("metrics_exclude", "redact", "redact_allow"):
+            values[field] = read_list(environ, variable(field), ())
+        for field in ("run_id", "run_name", "blob_store", "blob_url"):
+            values[field] = read_text(environ, variable(field), None)
+        values["directory"] = read_path(environ, variable("directory"), defaults["directory"])
+        return cls(**values)  # type: ignore[arg-type]
+
+
+def variable(field: str) -> str:
+    """Return the environment variable of a field."""
+    return PREFIX + ("DIR" if field == "directory" else field.upper())
+
+
+VARIABLES: tuple[str, ...] = tuple(variable(field.name) for field in fields(Settings))
+"""The names of all variables of our own."""
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each `OTEL_LOGGER_*` variable that is none of ours, with the nearest that is.
+
+    They are no errors: other programs use the prefix too.
+    """
+    sentences = []
+    for name in sorted(environ):
+        if name.startswith(PREFIX) and name not in VARIABLES:
+            near = difflib.get_close_matches(name, VARIABLES, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(VARIABLES)}."
+            sentences.append(f"{name} is not a setting of otel_logger and has no effect; {hint}")
+    return sentences

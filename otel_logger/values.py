@@ -1,0 +1,146 @@
+"""Values: what of anything a caller may log is a number, and what everything else looks like in a log record.
+
+Neither NumPy nor torch is imported: their values are known by the module of their type.
+"""
+
+import math
+import numbers
+from collections.abc import Callable, Mapping, Sequence, Set
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+__all__ = ["NotANumber", "as_number", "is_device_tensor", "is_tensor", "plain", "text"]
+
+_INT64 = range(-(2**63), 2**63)
+
+LONGEST_TEXT = 8192
+"""Characters of one string in a log record: Loki cuts or refuses lines far above this."""
+
+LARGEST_ARRAY = 1024
+"""Elements of an array or sequence that are written out; a larger one is described by its shape."""
+
+DEEPEST = 16
+"""Levels of nesting that are followed; beyond it, or in a cycle, a value is described."""
+
+
+class NotANumber(TypeError):
+    """A value that stands for no single real number."""
+
+
+def text(value: str) -> str:
+    """Return `value` as UTF-8 can carry it: a lone surrogate becomes its escape."""
+    return value.encode("utf-8", "backslashreplace").decode()
+
+
+def _module(value: object) -> str:
+    return type(value).__module__.partition(".")[0]
+
+
+def is_tensor(value: object) -> bool:
+    """Tell whether `value` is a torch tensor (or parameter), without importing torch."""
+    return any(base.__module__ == "torch" and base.__name__ == "Tensor" for base in type(value).__mro__)
+
+
+def is_device_tensor(value: Any) -> bool:
+    """Tell whether `value` is a torch tensor whose content is on a device, where reading it waits for the device."""
+    return is_tensor(value) and value.device.type != "cpu"
+
+
+def as_number(value: Any, on_overflow: Callable[[], None] = lambda: None) -> float | int:
+    """Return the number that `value` stands for: a float, or an int where float64 cannot hold it; else NotANumber.
+
+    Numbers are floats (NaN and infinities too), ints, bools (0 or 1), NumPy scalars, `Decimal`, `Fraction`, and arrays
+    and CPU tensors of one element of any dtype but complex. An int beyond 64 bits becomes the nearest float64, and
+    `on_overflow` is called.
+    """
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, int):
+        return _integer(int(value), on_overflow)
+    if is_tensor(value):
+        if value.numel() != 1 or value.is_complex():
+            msg = f"a tensor of shape {tuple(value.shape)} and dtype {value.dtype} is not one real number"
+            raise NotANumber(msg)
+        return as_number(value.detach().item(), on_overflow)
+    if _module(value) == "numpy":
+        return _from_numpy(value, on_overflow)
+    if isinstance(value, numbers.Integral):
+        return _integer(int(value), on_overflow)
+    if isinstance(value, (numbers.Real, Decimal)):
+        return float(value)
+    msg = f"{type(value).__name__} is not a number"
+    raise NotANumber(msg)
+
+
+def _integer(value: int, on_overflow: Callable[[], None]) -> float | int:
+    if value in _INT64:
+        as_float = float(value)
+        return as_float if int(as_float) == value else value
+    on_overflow()
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _from_numpy(value: Any, on_overflow: Callable[[], None]) -> float | int:
+    kind = getattr(getattr(value, "dtype", None), "kind", "")
+    if getattr(value, "size", 0) != 1 or kind not in "biufO":
+        msg = f"numpy {type(value).__name__} of shape {getattr(value, 'shape', ())} is not one real number"
+        raise NotANumber(msg)
+    item = value.item()
+    # longdouble has no Python counterpart: its item() is itself.
+    return as_number(float(item) if kind == "f" else item, on_overflow)
+
+
+def plain(value: Any) -> Any:
+    """Return `value` as data that an OTLP attribute or body can hold: never raises, never waits for a device.
+
+    Strings, numbers, booleans, None and bytes stay; mappings, sequences and sets are followed (keys become strings);
+    arrays and CPU tensors of at most 1,024 elements become lists; enums become their value; anything else its `str`,
+    cut at 8,192 characters. An int beyond 64 bits becomes its digits.
+    """
+    return _plain(value, DEEPEST)
+
+
+def _plain(value: Any, depth: int) -> Any:
+    try:
+        return _convert(value, depth)
+    except Exception as error:
+        # A __str__, __iter__ or item() of the caller's may raise anything; it costs this value alone.
+        return f"<{type(value).__name__}: {type(error).__name__}>"
+
+
+def _convert(value: Any, depth: int) -> Any:
+    if value is None or isinstance(value, (bool, bytes)):
+        return value
+    if isinstance(value, Enum):
+        return _plain(value.value, depth - 1)
+    if isinstance(value, str):
+        return _cut(text(value))
+    if isinstance(value, int):
+        return int(value) if value in _INT64 else str(int(value))
+    if isinstance(value, float):
+        return float(value)
+    if is_tensor(value):
+        if value.device.type != "cpu" or value.numel() > LARGEST_ARRAY:
+            return f"tensor of shape {tuple(value.shape)}, dtype {value.dtype}, device {value.device}"
+        return _plain(value.detach().tolist(), depth)
+    if _module(value) == "numpy" and hasattr(value, "tolist"):
+        if value.size > LARGEST_ARRAY:
+            return f"array of shape {value.shape}, dtype {value.dtype}"
+        return _plain(value.tolist(), depth)
+    if isinstance(value, (Mapping, Sequence, Set)) and depth > 0:
+        if len(value) > LARGEST_ARRAY:
+            return f"{type(value).__name__} of {len(value)} items"
+        if isinstance(value, Mapping):
+            return {text(str(key)): _plain(item, depth - 1) for key, item in value.items()}
+        return [_plain(item, depth - 1) for item in value]
+    if isinstance(value, (numbers.Real, Decimal)):
+        return float(value)
+    return _cut(text(str(value)))
+
+
+def _cut(value: str) -> str:
+    return value if len(value) <= LONGEST_TEXT else f"{value[:LONGEST_TEXT]}… ({len(value)} characters)"

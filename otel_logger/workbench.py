@@ -1,0 +1,89 @@
+"""The workbench, a background thread for what is too slow for the training's: encoding images, storing files."""
+
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from otel_logger_exporters.clock import Clock
+from otel_logger_exporters.ledger import Ledger
+
+__all__ = ["Workbench"]
+
+LARGEST_QUEUE = 256 * 2**20
+"""Bytes of snapshots that may wait in memory; beyond it the newest is lost and counted, for the host's memory is the
+training's."""
+
+
+class Workbench:
+    """Does jobs one after another, in order, once `is_open` says that it may.
+
+    The thread is a daemon and starts with the first job: a logger that stores nothing has none.
+    """
+
+    def __init__(self, is_open: Callable[[], bool], clock: Clock, ledger: Ledger) -> None:
+        self._is_open = is_open
+        self._clock = clock
+        self._ledger = ledger
+        self._changed = threading.Condition()
+        self._jobs: deque[tuple[Callable[[], None], int]] = deque()
+        self._bytes = 0
+        self._busy = False
+        self._stopped = False
+        self._thread: threading.Thread | None = None
+
+    def put(self, job: Callable[[], None], size: int = 0) -> bool:
+        """Add a job that holds `size` bytes; return False, without adding it, when too much waits already."""
+        with self._changed:
+            if self._stopped or (size and self._bytes + size > LARGEST_QUEUE):
+                return False
+            self._jobs.append((job, size))
+            self._bytes += size
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="otel_logger blobs", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+            return True
+
+    def wake(self) -> None:
+        """Look again whether work may begin."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def drain(self, timeout: float) -> int:
+        """Wait until all jobs are done, at most `timeout` seconds; return how many are left."""
+        deadline = self._clock.monotonic() + timeout
+        with self._changed:
+            self._changed.notify_all()
+            while (self._jobs or self._busy) and self._is_open() and not sys.is_finalizing():
+                remaining = deadline - self._clock.monotonic()
+                if remaining <= 0 or self._thread is None or not self._thread.is_alive():
+                    break
+                self._changed.wait(remaining)
+            return len(self._jobs) + self._busy
+
+    def stop(self) -> None:
+        """Take no more jobs, and end the thread after the one it is at."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._stopped and not (self._jobs and self._is_open()):
+                    self._changed.wait()
+                if self._stopped:
+                    return
+                job, size = self._jobs.popleft()
+                self._busy = True
+            try:
+                job()
+            except Exception as error:
+                self._ledger.drop("blob", 1, f"An image, table or file could not be stored: {error!r}")
+            # Dropped before the wait for the next: a job holds its snapshot.
+            del job
+            with self._changed:
+                self._bytes -= size
+                self._busy = False
+                self._changed.notify_all()

@@ -1,0 +1,110 @@
+"""Rules for all tests: a clean environment, and skips that can be made to count as failures."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterator
+
+import pytest
+
+# What OpenTelemetry, launchers and schedulers set, which the code under test reads: a test passes on a laptop, in a
+# cluster job and in CI, or on none of them.
+CLEARED_PREFIXES = ("OTEL_", "TORCHELASTIC_", "SLURM_", "MASTER_", "KUBERNETES_")
+CLEARED_NAMES = (
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "NODE_RANK",
+    "GROUP_RANK",
+    "TRACEPARENT",
+    "TRACESTATE",
+    "BAGGAGE",
+    "COMPOSER_RUN_NAME",
+    "RUN_NAME",
+)
+
+# The first import of Composer and torch alone takes several seconds, on a busy machine many.
+COMPOSER_TIMEOUT_SECONDS = 180
+
+SKIPPED = pytest.StashKey[list[str]]()
+
+
+@pytest.fixture(autouse=True)
+def clean_environment() -> Iterator[None]:
+    """Removes for each test what the surroundings say of telemetry and ranks."""
+    # Not the `monkeypatch` fixture: tests with hypothesis may not use one that is made anew for each test.
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith(CLEARED_PREFIXES) or name in CLEARED_NAMES:
+                patch.delenv(name)
+        yield
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds `--fail-on-skip`."""
+    parser.addoption(
+        "--fail-on-skip",
+        action="store_true",
+        help="a skipped test fails the run: where everything is installed, nothing has a reason to be skipped",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Starts the list of skipped tests."""
+    config.stash[SKIPPED] = []
+    config.pluginmanager.register(SkipLedger(config.stash[SKIPPED]), "skip-ledger")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Gives tests with Composer what its import needs, or skips them, with the cure, where it is absent."""
+    composer_is_here = importlib.util.find_spec("composer") is not None
+    for item in items:
+        if item.get_closest_marker("composer") is None:
+            continue
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(COMPOSER_TIMEOUT_SECONDS))
+        # Composer's own imports and calls warn; only what our modules cause stays an error.
+        item.add_marker(pytest.mark.filterwarnings("default", "error:::otel_logger"))
+        if not composer_is_here:
+            item.add_marker(pytest.mark.skip(reason="mosaicml is not installed: `make test-all` installs it"))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fails a run that would pass but for its skips."""
+    if session.config.getoption("fail_on_skip") and session.config.stash[SKIPPED] and session.exitstatus in (0, 5):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Says which tests were skipped and why, when that is a failure."""
+    skipped = config.stash[SKIPPED]
+    if config.getoption("fail_on_skip") and skipped:
+        terminalreporter.section(f"{len(skipped)} skipped, which --fail-on-skip makes a failure", red=True)
+        for line in skipped:
+            terminalreporter.line(line)
+
+
+class SkipLedger:
+    """Notes each skipped test or module with its reason."""
+
+    def __init__(self, skipped: list[str]) -> None:
+        self._skipped = skipped
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Notes a skipped test; one that is expected to fail and does is none."""
+        if report.skipped and not hasattr(report, "wasxfail"):
+            self._skipped.append(f"{report.nodeid}: {reason_of(report)}")
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Notes a module that was skipped whole."""
+        if report.skipped:
+            self._skipped.append(f"{report.nodeid}: {reason_of(report)}")
+
+
+def reason_of(report: pytest.TestReport | pytest.CollectReport) -> str:
+    """Why a report is a skip, in the words of the test."""
+    if isinstance(report.longrepr, tuple):
+        return report.longrepr[2].removeprefix("Skipped: ")
+    return str(report.longrepr)
