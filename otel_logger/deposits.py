@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from otel_logger import conventions as names
+from otel_logger.devices import keep_on_device
 from otel_logger.folders import writers_of
 from otel_logger.identity import Identity
 from otel_logger.shelf import Shelf, Staged
+from otel_logger.values import is_device_tensor
 from otel_logger.workbench import Workbench
 from otel_logger.writer import Writer
 from otel_logger_exporters.blob_meta import BlobMeta
@@ -36,15 +38,25 @@ class Deposits:
 
     def log_images(self, images: Any, name: str, channels_last: bool, step: int | None) -> None:
         """Copy images now, and store each as PNG in the background. Never raises."""
-        from otel_logger.images import snapshot
-
         self._writer.begin()
         time_ns = self._writer.now_ns()
-        try:
-            copies = snapshot(images)
-        except Exception as error:
-            self._ledger.drop("image", 1, f"Images {name!r} are lost: {error}")
+        several = isinstance(images, (list, tuple))
+        if not any(map(is_device_tensor, images if several else (images,))):
+            self._take_images(images, name, channels_last, step, time_ns)
             return
+        # Copied where they are: to fetch them here would make the training wait for its device.
+        copies, wait = keep_on_device(list(images) if several else [images])
+
+        def fetch() -> None:
+            wait()
+            self._take_images(copies if several else copies[0], name, channels_last, step, time_ns)
+
+        self._bench.put(fetch)
+
+    def _take_images(self, images: Any, name: str, channels_last: bool, step: int | None, time_ns: int) -> None:
+        from otel_logger.images import snapshot
+
+        copies = snapshot(images)
         for index, copy in copies:
             if isinstance(copy, Exception):
                 self._ledger.drop("image", 1, f"Image {index} of {name!r} is lost: {copy}")

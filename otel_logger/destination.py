@@ -159,7 +159,7 @@ class Destination:
                 infinities too. What is no number goes, whole, into one log record beside them.
             step: the step; None is the trainer's, or without a trainer none.
         """
-        session = self._active(len(metrics))
+        session = self._active(_length(metrics))
         if session is not None:
             session.guard(session.writer.log_metrics, metrics, self._position.step() if step is None else step)
 
@@ -171,7 +171,7 @@ class Destination:
 
     def log_traces(self, traces: dict[str, Any]) -> None:
         """Record each entry as an event of the current span, or as a log record where there is none."""
-        session = self._sending(len(traces))
+        session = self._sending(_length(traces))
         if session is not None:
             session.guard(session.writer.log_traces, traces, self._position.step())
 
@@ -396,8 +396,12 @@ class Destination:
         return int(step) if type(step) is int or type(step).__module__ == "numpy" else None
 
 
+def _length(values: Any) -> int:
+    return len(values) if isinstance(values, Mapping) else 1
+
+
 def _abandon(reference: "weakref.ref[Destination]") -> None:
     destination = reference()
     if destination is not None and destination._session is not None and destination._session.is_open:
         destination._is_forked = True
-        destination._session.writer.abandon()
+        destination._session.abandon()

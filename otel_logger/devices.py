@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from otel_logger.values import as_number
+from otel_logger.values import as_number, is_device_tensor
 from otel_logger_exporters.ledger import Ledger
 
-__all__ = ["CopyEngine", "DeviceReads"]
+__all__ = ["CopyEngine", "DeviceReads", "keep_on_device"]
 
 PENDING_LIMIT = 10_000
 """Calls whose copies are under way at most. A device that never finishes must not fill the host's memory."""
@@ -48,6 +48,27 @@ class TorchCopies:
             event.record(torch.cuda.current_stream(device))
             events.append(event)
         return lambda: all(event.query() for event in events), copies
+
+
+def keep_on_device(values: list[Any]) -> tuple[list[Any], Callable[[], None]]:
+    """Copy the device tensors among `values` on their device; return all, and what waits until the copies are made.
+
+    Nothing is waited for here: the copies are queued on the tensors' stream, and another thread waits for them.
+    """
+    import torch
+
+    copies = [value.detach().clone() if is_device_tensor(value) else value for value in values]
+    events = []
+    for device in {copy.device for copy in copies if is_device_tensor(copy) and copy.device.type == "cuda"}:
+        event = torch.cuda.Event()
+        event.record(torch.cuda.current_stream(device))
+        events.append(event)
+
+    def wait() -> None:
+        for event in events:
+            event.synchronize()
+
+    return copies, wait
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from otel_logger_exporters.blob_files import make_private_folder
 from otel_logger_exporters.owner import is_owned
 
 __all__ = ["STARTING", "WriterFile", "all_writers", "create_runs_folder", "run_folder", "writers_of"]
@@ -63,7 +64,7 @@ def run_folder(directory: Path, run_id: str) -> Path:
 def create_runs_folder(directory: Path) -> None:
     """Create `directory` for its owner alone, with a `.gitignore` that keeps runs out of version control."""
     if not directory.is_dir():
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(directory)
         (directory / ".gitignore").write_text("*\n", "ascii")
 
 

@@ -91,7 +91,7 @@ def settle(
             run_id = run_name
             note = (
                 f"The run id is the run name alone ({run_name!r}), because nothing tells the ranks of this launch from "
-                "those of another: to tell two runs of this name apart, set OTEL_LOGGER_RUN_ID to one value on all ranks."
+                "those of another: set OTEL_LOGGER_RUN_ID to one value on all ranks to tell runs of this name apart."
             )
     attempts = [
         item.writer.attempt

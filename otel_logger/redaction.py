@@ -29,8 +29,10 @@ _SECRET_ENDINGS = (
     "dsn",
 )
 _VOCABULARY = frozenset(
-    ("audio", "begin", "beginning", "bos", "cls", "decoder", "end", "eos", "image", "mask", "pad", "padding", "prefix")
-    + ("sep", "special", "start", "stop", "suffix", "unk", "unknown", "video", "vocab")
+    (
+        *("audio", "begin", "beginning", "bos", "cls", "decoder", "end", "eos", "image", "mask", "pad", "padding"),
+        *("prefix", "sep", "special", "start", "stop", "suffix", "unk", "unknown", "video", "vocab"),
+    )
 )
 """Words before `token` that make it an entry of a tokenizer's vocabulary: `pad_token`, `decoder_start_token`."""
 

@@ -93,6 +93,12 @@ class Session:
         if self.writer.is_used and self.launch.ranks.local_rank == 0:
             self._announce_end()
 
+    def abandon(self) -> None:
+        """Drop everything inherited in the child of a fork, whose parent goes on with it."""
+        self.is_open = False
+        atexit.unregister(self._at_exit)
+        self.writer.abandon()
+
     def guard(self, action: Callable[..., Any], *arguments: Any) -> Any:
         """Carry out a call of the trainer's: a fault of ours costs the call, never the training."""
         try:

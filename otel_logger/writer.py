@@ -29,6 +29,7 @@ from otel_logger.resource import resource_attributes
 from otel_logger.spans import Spans
 from otel_logger.stamps import Stamper
 from otel_logger.values import plain
+from otel_logger_exporters.blob_files import make_private_folder
 from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.errors import ConfigurationError
 from otel_logger_exporters.items import Event, Severity, encode_event, encode_resource, encode_spans
@@ -215,7 +216,12 @@ class Writer:
             if leftover.device:
                 self._devices.add(leftover.device, leftover.time_ns, leftover.step)
             if leftover.others:
-                self.emit(names.EVENT_VALUES, body=plain(leftover.others), step=leftover.step, time_ns=leftover.time_ns)
+                self.emit(
+                    names.EVENT_VALUES,
+                    body=self._redactor.redact("", plain(leftover.others)),
+                    step=leftover.step,
+                    time_ns=leftover.time_ns,
+                )
 
     def log_hyperparameters(self, hyperparameters: Mapping[Any, Any]) -> None:
         """Record hyperparameters: for the resource until that is bound, as an event from then on."""
@@ -235,7 +241,8 @@ class Writer:
         """Record each trace as an event of the current span, as a log record, or as both."""
         self.begin()
         for key, value in traces.items():
-            self._log_trace(str(plain(key)), plain(value), step)
+            name = str(plain(key))
+            self._log_trace(name, self._redactor.redact(name, plain(value)), step)
 
     def _log_trace(self, key: str, value: Any, step: int | None) -> None:
         mode = self.launch.settings.trace_events
@@ -287,6 +294,7 @@ class Writer:
                 return
             self._finished = True
             now = self._clock.time_ns()
+            reason = self._redactor.redact("", reason)
             self.spans.end_all(reason if outcome == names.OUTCOME_FAILED else None)
             self._devices.poll()
             failed = outcome == names.OUTCOME_FAILED
@@ -389,7 +397,7 @@ class Writer:
         folder = directory / STARTING / identifier
         try:
             create_runs_folder(directory)
-            folder.mkdir(mode=0o700, parents=True)
+            make_private_folder(folder)
             self._file.write(folder)
         except OSError as error:
             msg = (

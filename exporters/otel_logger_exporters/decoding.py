@@ -17,7 +17,7 @@ def decode_resource(message: bytes) -> dict[str, Any]:
 
 
 def decode_events(scope_logs: bytes) -> Iterator[dict[str, Any]]:
-    """Yield a ScopeLogs message's records: name, time (ns), severity, body, attributes, trace_id, span_id (hex or "")."""
+    """Yield a ScopeLogs message's records: name, time (ns), severity, body, attributes, ids (hex or "")."""
     for record in ScopeLogs.FromString(scope_logs).log_records:
         yield {
             "name": record.event_name,

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from otel_logger_exporters.blob_files import make_private_folder
 from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.endpoints import Endpoint
 from otel_logger_exporters.journal import Journal
@@ -114,7 +115,7 @@ class Outbox:
         with ExitStack() as stack:
             for lane in self._lanes.values():
                 stack.enter_context(lane.reader.lock)
-            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(folder.parent)
             self.folder.rename(folder)
             self.folder = folder
             for journal in self._journals.values():

@@ -14,8 +14,13 @@ class Owner:
 
     def __init__(self, folder: Path) -> None:
         self._file = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        # flock, not fcntl's POSIX locks: those are dropped when any descriptor of the file is closed in the process.
-        fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            # flock, not fcntl's POSIX locks: those are dropped when any descriptor of the file is closed in the
+            # process. Blocking: the folder is ours alone, but `is_owned` holds the lock for the moment of its look.
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+        except OSError:
+            # A file system without locks: `is_owned` cannot tell there either, and takes every writer for alive.
+            pass
 
     def release(self) -> None:
         """Give the folder up."""
@@ -28,14 +33,14 @@ class Owner:
 
 
 def is_owned(folder: Path) -> bool:
-    """Tell whether a live process of this machine owns `folder`."""
+    """Tell whether a live process of this machine owns `folder`; True where the file system cannot tell."""
     try:
         file = os.open(folder / _NAME, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return False
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    except OSError:
         return True
     finally:
         os.close(file)
