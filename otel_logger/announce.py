@@ -3,12 +3,13 @@
 import logging
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from otel_logger_exporters.ledger import Stats
 from otel_logger_exporters.routes import Destination, Routes
 from otel_logger_exporters.signals import Signal
 
-__all__ = ["announce", "destinations", "outcome"]
+__all__ = ["announce", "destinations", "outcome", "shown"]
 
 
 def announce(log: logging.Logger, line: str) -> None:
@@ -21,6 +22,14 @@ def announce(log: logging.Logger, line: str) -> None:
         except (OSError, ValueError):
             # A closed or broken standard error is no reason to disturb a training run.
             pass
+
+
+def shown(folder: Path) -> str:
+    """Return a folder as a user would write it: relative where it is below the working directory."""
+    try:
+        return str(folder.relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return str(folder)
 
 
 def destinations(routes: Routes, folder: str) -> str:

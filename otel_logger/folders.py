@@ -57,7 +57,7 @@ class WriterFile:
 def run_folder(directory: Path, run_id: str) -> Path:
     """Return the folder of a run; any run id (`..`, blank, `a/b`, very long) has one of its own below `directory`."""
     slug = _NOT_IN_SLUG.sub("_", run_id)[:_SLUG_LENGTH].lstrip(".") or "run"
-    digest = hashlib.sha256(run_id.encode("utf-8", "backslashreplace")).hexdigest()[:8]
+    digest = hashlib.sha256(run_id.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return directory / f"{slug}-{digest}"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from otel_logger.conventions import HPARAM_PREFIX
 from otel_logger.redaction import Redactor
-from otel_logger.values import plain, text
+from otel_logger.values import key_text, plain
 
 __all__ = ["RESOURCE_LIMIT", "HyperparameterSet"]
 
@@ -30,7 +30,7 @@ class HyperparameterSet:
 
     def add(self, hyperparameters: Mapping[Any, Any]) -> dict[str, Any]:
         """Take what a call logged; return it as recorded: plain, with secrets replaced."""
-        logged = {text(str(key)): plain(value) for key, value in hyperparameters.items()}
+        logged = {key_text(key): plain(value) for key, value in hyperparameters.items()}
         added: dict[str, Any] = self._redactor.redact("", logged)
         self._nested.update(added)
         return added

@@ -86,7 +86,7 @@ def settle(
         if ranks.world_size == 1:
             run_id = f"{run_name}-{draw()}"
         elif seed is not None:
-            run_id = f"{run_name}-{hashlib.sha256(seed.encode()).hexdigest()[:6]}"
+            run_id = f"{run_name}-{hashlib.sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()[:6]}"
         else:
             run_id = run_name
             note = (

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from otel_logger.stamps import Stamper
-from otel_logger.values import NotANumber, as_number, is_device_tensor, text
+from otel_logger.values import NotANumber, as_number, is_device_tensor, key_text
 from otel_logger_exporters.journal import Journal
 from otel_logger_exporters.ledger import Ledger
 from otel_logger_exporters.records import Kind
@@ -87,7 +87,7 @@ class Recorder:
         others: dict[str, Any] = {}
         device: dict[str, Any] = {}
         for key, value in metrics.items():
-            name = _text_of(key)
+            name = key_text(key)
             if any(fnmatchcase(name, pattern) for pattern in self._exclude):
                 self._ledger.adjust("excluded", 1)
                 continue
@@ -135,7 +135,7 @@ class Recorder:
         schema = self._schemas.get((keys, kinds))
         if schema is None:
             # Keys that are equal but not the same text, as 1 and True, must not share a schema.
-            names = tuple(map(_text_of, keys))
+            names = tuple(map(key_text, keys))
             schema = Schema(len(self._schemas), names, kinds)
             if self._journal.append(Kind.SCHEMA, schema.pack(), generation=generation) and _are_texts(keys):
                 self._schemas[keys, kinds] = schema
@@ -150,22 +150,14 @@ class Recorder:
             # Only NumPy's integers besides int: the __index__ of a tensor would wait for its device.
             if type(step) is not bool and type(step).__module__ == "numpy" and operator.index(step) in _INT64:
                 return operator.index(step)
-        except TypeError:
+        except Exception:
+            # An array of several, or of no integers; or a __index__ that is not NumPy's.
             pass
         self._ledger.adjust("step", 1, f"A step that is no 64-bit integer is recorded as none: {type(step).__name__}")
         return NO_STEP
 
     def _overflowed(self) -> None:
         self._ledger.adjust("overflow", 1, "An int beyond 64 bits is recorded as the nearest float64")
-
-
-def _text_of(key: Any) -> str:
-    if type(key) is str and key.isascii():
-        return key
-    try:
-        return text(str(key))
-    except Exception as error:
-        return f"<{type(key).__name__}: {type(error).__name__}>"
 
 
 def _are_texts(keys: tuple[Any, ...]) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from otel_logger.announce import announce, destinations, outcome
+from otel_logger.announce import announce, destinations, outcome, shown
 from otel_logger.conventions import OUTCOME_FAILED, OUTCOME_FINISHED, OUTCOME_INTERRUPTED
 from otel_logger.deposits import Deposits
 from otel_logger.launch import Launch, read_launch
@@ -111,14 +111,14 @@ class Session:
         identity = self.writer.identity
         who = f"run {identity.run_id}, attempt {identity.attempt}: " if identity is not None else ""
         folder = self.writer.folder.parent if identity is not None else self.launch.directory
-        announce(_log, who + destinations(self.launch.routes, os.path.relpath(folder)))
+        announce(_log, who + destinations(self.launch.routes, shown(folder)))
         notes = [*self.launch.notes, *([identity.note] if identity is not None and identity.note else [])]
         for note in notes:
             _log.warning("%s", note)
 
     def _announce_end(self) -> None:
         run = self.writer.identity.run_id if self.writer.identity is not None else ""
-        announce(_log, f"run {run} ended: {outcome(self.stats(), os.path.relpath(self.writer.folder))}")
+        announce(_log, f"run {run} ended: {outcome(self.stats(), shown(self.writer.folder))}")
 
     def _outcome(self) -> tuple[str, str | None]:
         error = self.failure

@@ -8,9 +8,10 @@ import numbers
 from collections.abc import Callable, Mapping, Sequence, Set
 from decimal import Decimal
 from enum import Enum
+from itertools import islice
 from typing import Any
 
-__all__ = ["NotANumber", "as_number", "is_device_tensor", "is_tensor", "plain", "text"]
+__all__ = ["NotANumber", "as_number", "is_device_tensor", "is_tensor", "key_text", "plain", "text"]
 
 _INT64 = range(-(2**63), 2**63)
 
@@ -23,6 +24,10 @@ LARGEST_ARRAY = 1024
 DEEPEST = 16
 """Levels of nesting that are followed; beyond it, or in a cycle, a value is described."""
 
+LARGEST_VALUE = 2**18
+"""Items and characters of one value in all. A list that holds itself ten times would otherwise have 10^16 leaves, and
+Loki's default refuses a line above 256 KB."""
+
 
 class NotANumber(TypeError):
     """A value that stands for no single real number."""
@@ -31,6 +36,16 @@ class NotANumber(TypeError):
 def text(value: str) -> str:
     """Return `value` as UTF-8 can carry it: a lone surrogate becomes its escape."""
     return value.encode("utf-8", "backslashreplace").decode()
+
+
+def key_text(key: object) -> str:
+    """Return a key of a mapping as text: never raises, whatever the key's `__str__` does."""
+    if type(key) is str and key.isascii():
+        return key
+    try:
+        return text(str(key))
+    except Exception as error:
+        return f"<{type(key).__name__}: {type(error).__name__}>"
 
 
 def _module(value: object) -> str:
@@ -68,9 +83,17 @@ def as_number(value: Any, on_overflow: Callable[[], None] = lambda: None) -> flo
     if isinstance(value, numbers.Integral):
         return _integer(int(value), on_overflow)
     if isinstance(value, (numbers.Real, Decimal)):
-        return float(value)
+        return _real(value)
     msg = f"{type(value).__name__} is not a number"
     raise NotANumber(msg)
+
+
+def _real(value: Any) -> float:
+    try:
+        return float(value)
+    except (OverflowError, ValueError) as error:
+        msg = f"{type(value).__name__} is not one real number: {error}"
+        raise NotANumber(msg) from error
 
 
 def _integer(value: int, on_overflow: Callable[[], None]) -> float | int:
@@ -89,6 +112,9 @@ def _from_numpy(value: Any, on_overflow: Callable[[], None]) -> float | int:
     if getattr(value, "size", 0) != 1 or kind not in "biufO":
         msg = f"numpy {type(value).__name__} of shape {getattr(value, 'shape', ())} is not one real number"
         raise NotANumber(msg)
+    if getattr(value, "mask", False):
+        msg = "a masked value is not a number"
+        raise NotANumber(msg)
     item = value.item()
     # longdouble has no Python counterpart: its item() is itself.
     return as_number(float(item) if kind == "f" else item, on_overflow)
@@ -99,48 +125,80 @@ def plain(value: Any) -> Any:
 
     Strings, numbers, booleans, None and bytes stay; mappings, sequences and sets are followed (keys become strings);
     arrays and CPU tensors of at most 1,024 elements become lists; enums become their value; anything else its `str`,
-    cut at 8,192 characters. An int beyond 64 bits becomes its digits.
+    cut at 8,192 characters. An int beyond 64 bits becomes its digits. What is too large, or nested too deep, is
+    described by its type and size.
     """
-    return _plain(value, DEEPEST)
+    return _plain(value, DEEPEST, _Allowance())
 
 
-def _plain(value: Any, depth: int) -> Any:
+class _Allowance:
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = LARGEST_VALUE
+
+    def takes(self, size: int) -> bool:
+        if size > self._left:
+            return False
+        self._left -= size
+        return True
+
+
+def _plain(value: Any, depth: int, allowance: _Allowance) -> Any:
     try:
-        return _convert(value, depth)
+        return _convert(value, depth, allowance)
     except Exception as error:
         # A __str__, __iter__ or item() of the caller's may raise anything; it costs this value alone.
         return f"<{type(value).__name__}: {type(error).__name__}>"
 
 
-def _convert(value: Any, depth: int) -> Any:
-    if value is None or isinstance(value, (bool, bytes)):
+def _convert(value: Any, depth: int, allowance: _Allowance) -> Any:
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, bytes):
+        return value if allowance.takes(len(value)) else f"{len(value)} bytes"
     if isinstance(value, Enum):
-        return _plain(value.value, depth - 1)
+        return _plain(value.value, depth - 1, allowance)
     if isinstance(value, str):
-        return _cut(text(value))
+        return _cut(value, allowance)
     if isinstance(value, int):
-        return int(value) if value in _INT64 else str(int(value))
+        # int first: a range looks for an int of a subclass by going through all its members.
+        number = int(value)
+        return number if number in _INT64 else _cut(str(number), allowance)
     if isinstance(value, float):
         return float(value)
     if is_tensor(value):
         if value.device.type != "cpu" or value.numel() > LARGEST_ARRAY:
             return f"tensor of shape {tuple(value.shape)}, dtype {value.dtype}, device {value.device}"
-        return _plain(value.detach().tolist(), depth)
+        return _plain(value.detach().tolist(), depth, allowance)
     if _module(value) == "numpy" and hasattr(value, "tolist"):
         if value.size > LARGEST_ARRAY:
             return f"array of shape {value.shape}, dtype {value.dtype}"
-        return _plain(value.tolist(), depth)
-    if isinstance(value, (Mapping, Sequence, Set)) and depth > 0:
-        if len(value) > LARGEST_ARRAY:
-            return f"{type(value).__name__} of {len(value)} items"
+        # longdouble has no Python counterpart: its tolist() is itself.
+        if type(listed := value.tolist()) is not type(value):
+            return _plain(listed, depth, allowance)
+    if isinstance(value, (Mapping, Sequence, Set)):
+        size = len(value)
+        if depth <= 0 or size > LARGEST_ARRAY or not allowance.takes(size):
+            return f"{type(value).__name__} of {size} items"
+        # islice: an __iter__ of the caller's need not end where its __len__ says.
         if isinstance(value, Mapping):
-            return {text(str(key)): _plain(item, depth - 1) for key, item in value.items()}
-        return [_plain(item, depth - 1) for item in value]
+            return {
+                _cut(key_text(key), allowance): _plain(item, depth - 1, allowance)
+                for key, item in islice(value.items(), size)
+            }
+        return [_plain(item, depth - 1, allowance) for item in islice(value, size)]
     if isinstance(value, (numbers.Real, Decimal)):
-        return float(value)
-    return _cut(text(str(value)))
+        try:
+            return float(value)
+        except (OverflowError, ValueError):
+            # A fraction beyond float64, a signalling NaN: their text says more.
+            pass
+    return _cut(str(value), allowance)
 
 
-def _cut(value: str) -> str:
-    return value if len(value) <= LONGEST_TEXT else f"{value[:LONGEST_TEXT]}… ({len(value)} characters)"
+def _cut(value: str, allowance: _Allowance) -> str:
+    size = len(value)
+    if not allowance.takes(min(size, LONGEST_TEXT)):
+        return f"{size} characters"
+    return text(value) if size <= LONGEST_TEXT else f"{text(value[:LONGEST_TEXT])}… ({size} characters)"

@@ -80,7 +80,8 @@ def _route(environ: Mapping[str, str], signal: Signal) -> tuple[Route, tuple[str
         raise ConfigurationError(msg)
     if exporters == {"none"}:
         return Route(signal, Destination.NONE), ()
+    endpoint, notes = endpoint_from_environ(environ, signal)
+    # Judged before it is known to be unused: a wrong value is wrong also on the day before the endpoint is set.
     if not exporters and not has_endpoint(environ, signal):
         return Route(signal, Destination.KEEP), ()
-    endpoint, notes = endpoint_from_environ(environ, signal)
     return Route(signal, Destination.SEND, endpoint), notes
