@@ -5,6 +5,7 @@ No framework: the demo must run wherever the library does, in seconds.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -68,7 +69,7 @@ class Network:
     def create(cls, sizes: tuple[int, ...], generator: np.random.Generator) -> "Network":
         """Return a network with layers of these sizes, its weights drawn by He's rule."""
         weights: list[Array] = []
-        for fan_in, fan_out in zip(sizes, sizes[1:], strict=False):
+        for fan_in, fan_out in pairwise(sizes):
             drawn = generator.standard_normal((fan_in, fan_out)) * (2 / fan_in) ** 0.5
             weights += [drawn.astype(np.float32), np.zeros(fan_out, np.float32)]
         return cls(weights)

@@ -32,7 +32,7 @@ class Plan:
     epochs: int = 20
     batch_size: int = 32
     hidden: tuple[int, ...] = (1024, 512)
-    learning_rate: float = 0.05
+    learning_rate: float = 0.02
     momentum: float = 0.9
     seed: int = 17
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from otel_logger.values import as_number, is_device_tensor
+from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.ledger import Ledger
 
 __all__ = ["CopyEngine", "DeviceReads", "keep_on_device"]
@@ -94,6 +95,7 @@ class DeviceReads:
         self._engine = engine or TorchCopies()
         self._pending: deque[_Pending] = deque()
         self._lock = threading.Lock()
+        self._pause = threading.Event()
 
     def __len__(self) -> int:
         """Return the number of calls that wait for their values."""
@@ -118,6 +120,20 @@ class DeviceReads:
                 pending = self._pending.popleft()
                 if numbers := self._read(pending):
                     self._deliver(numbers, pending.time_ns, pending.step)
+
+    def finish(self, timeout: float, clock: Clock) -> None:
+        """Hand on what is there within `timeout` seconds, and count the rest as lost."""
+        deadline = clock.monotonic() + timeout
+        self.poll()
+        while self._pending and clock.monotonic() < deadline:
+            # An event of a device can only be asked, not waited for with a deadline.
+            self._pause.wait(0.002)
+            self.poll()
+        with self._lock:
+            left = sum(len(pending.keys) for pending in self._pending)
+            self._pending.clear()
+        if left:
+            self._ledger.drop("device", left, "Metrics are lost: the device has not finished their copies at the end")
 
     def _is_ready(self, pending: _Pending) -> bool:
         try:

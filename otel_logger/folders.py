@@ -49,9 +49,15 @@ class WriterFile:
         """Return what `folder` says, or None when it is no writer's."""
         try:
             content = json.loads((folder / _FILE).read_text("utf-8"))
-            return cls(**{name: content[name] for name in cls.__slots__ if name in content})
+            found = cls(**{name: content[name] for name in cls.__slots__ if name in content})
         except (OSError, ValueError, TypeError):
             return None
+        return found if found._is_typed() else None
+
+    def _is_typed(self) -> bool:
+        numbers = (self.started_ns, self.attempt, self.rank, self.ended_ns or 0)
+        texts = (self.writer, self.run_id or "", self.run_name or "", self.parent_id or "", self.outcome or "")
+        return all(type(number) is int for number in numbers) and all(type(text) is str for text in texts)
 
 
 def run_folder(directory: Path, run_id: str) -> Path:
@@ -76,8 +82,12 @@ def writers_of(folder: Path) -> list[tuple[Path, WriterFile]]:
 
 
 def all_writers(directory: Path) -> Iterator[tuple[Path, WriterFile, bool]]:
-    """Yield the writers of all runs in `directory` with whether they live, the oldest run first."""
+    """Yield the writers of all runs in `directory` with whether they live; folders that cannot be read have none."""
     for run in sorted(directory.iterdir()) if directory.is_dir() else ():
-        if run.is_dir():
-            for path, writer in writers_of(run):
-                yield path, writer, is_owned(path)
+        try:
+            writers = writers_of(run)
+        except OSError:
+            # Another user's run, which is closed to all but its owner, or a folder that was just renamed.
+            continue
+        for path, writer in writers:
+            yield path, writer, is_owned(path)

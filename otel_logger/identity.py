@@ -86,7 +86,7 @@ def settle(
         if ranks.world_size == 1:
             run_id = f"{run_name}-{draw()}"
         elif seed is not None:
-            run_id = f"{run_name}-{hashlib.sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()[:6]}"
+            run_id = f"{run_name}-{hashlib.sha256(seed.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
         else:
             run_id = run_name
             note = (
@@ -118,6 +118,7 @@ def _restarted(run_name: str, known: Iterable[Known]) -> str | None:
     return run_id if any(item.writer.ended_ns is None for item in newest) else None
 
 
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _JOB_UID = re.compile(r"(?:^|,)\s*k8s\.job\.uid\s*=\s*([^,\s]+)")
 
 
@@ -135,7 +136,9 @@ def launch_seed(environ: Mapping[str, str], ranks: Ranks, parent: str | None) ->
         return f"slurm {environ['SLURM_JOB_ID']} {environ.get('SLURM_STEP_ID', '')}"
     if match := _JOB_UID.search(environ.get("OTEL_RESOURCE_ATTRIBUTES", "")):
         return f"k8s {match[1]}"
-    if ranks.local_world_size == ranks.world_size and environ.get("MASTER_PORT") and parent:
+    # Not every launcher says LOCAL_WORLD_SIZE; without it only a loopback address tells that there is one node.
+    says_one_node = environ.get("LOCAL_WORLD_SIZE") or environ.get("MASTER_ADDR") in _LOOPBACK
+    if says_one_node and ranks.local_world_size == ranks.world_size and environ.get("MASTER_PORT") and parent:
         return f"node {environ.get('MASTER_ADDR', '')}:{environ['MASTER_PORT']} {parent}"
     return None
 

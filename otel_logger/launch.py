@@ -3,7 +3,7 @@
 import os
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,6 +58,11 @@ def read_launch(environ: Mapping[str, str], settings: Settings | None) -> Launch
         seed=launch_seed(environ, ranks, describe_process(os.getppid())),
         restart_count=int(restarts) if restarts.isascii() and restarts.isdigit() else None,
         host=socket.gethostname(),
-        script=Path(sys.argv[0]).stem or "training" if sys.argv else "training",
+        script=_script(sys.argv),
         notes=notes,
     )
+
+
+def _script(argv: Sequence[str]) -> str:
+    # "" in an interactive session, "-c" and "-m" where Python was given no file.
+    return "training" if not argv or argv[0].startswith("-") else Path(argv[0]).stem or "training"

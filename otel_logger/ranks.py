@@ -42,7 +42,7 @@ def _number(environ: Mapping[str, str], name: str, default: int) -> int:
     value = environ.get(name, "").strip()
     if not value:
         return default
-    if not value.isascii() or not value.isdigit():
+    if not value.isascii() or not value.isdigit() or len(value) > 9:
         msg = f"{name}={value!r} is not a whole number. The launcher sets it; unset it for a process that runs alone."
         raise ConfigurationError(msg)
     return int(value)

@@ -30,8 +30,9 @@ _SECRET_ENDINGS = (
 )
 _VOCABULARY = frozenset(
     (
-        *("audio", "begin", "beginning", "bos", "cls", "decoder", "end", "eos", "image", "mask", "pad", "padding"),
-        *("prefix", "sep", "special", "start", "stop", "suffix", "unk", "unknown", "video", "vocab"),
+        *("audio", "begin", "beginning", "bos", "cls", "decoder", "end", "eod", "eom", "eos", "eot", "image", "mask"),
+        *("pad", "padding", "prefix", "sep", "sot", "special", "start", "stop", "suffix", "unk", "unknown", "video"),
+        "vocab",
     )
 )
 """Words before `token` that make it an entry of a tokenizer's vocabulary: `pad_token`, `decoder_start_token`."""
@@ -39,9 +40,10 @@ _VOCABULARY = frozenset(
 _SECRET_VALUES = re.compile(
     r"""
       [a-z][a-z0-9+.\-]*://[^/\s:@]*:[^/\s@]+@               # a URL with a password
-    | \b(?:hf_|ghp_|sk-)(?=[\w\-]*\d)[\w\-]{8,}              # Hugging Face, GitHub, OpenAI and kin
+    | \b(?:hf|ghp)_(?=[a-z]*\d)[a-z0-9]{16,}                # Hugging Face, GitHub; not a model's name (hf_t5_base_v2)
+    | \bsk-(?=[\w\-]*\d)[\w\-]{8,}                         # OpenAI and kin
     | \bAKIA[0-9A-Z]{12,}                                    # AWS
-    | -----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY-----                 # PEM
+    | -----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY(?:[ ]BLOCK)?-----    # PEM
     | \beyJ[\w\-]{8,}\.[\w\-]{8,}\.[\w\-]*                   # JWT
     """,
     re.VERBOSE | re.IGNORECASE,

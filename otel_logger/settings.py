@@ -28,6 +28,10 @@ NUMBERS = {
 }
 """For each number its unit, its least and its greatest value."""
 
+TEXTS = ("run_id", "run_name", "blob_store", "blob_url")
+
+PATTERNS = ("metrics_exclude", "redact", "redact_allow")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -74,6 +78,20 @@ class Settings:
             if getattr(self, field) not in choices:
                 msg = f"Settings({field}={getattr(self, field)!r}): give {' or '.join(choices)}"
                 raise ConfigurationError(msg)
+        if not isinstance(self.directory, Path):
+            msg = f"Settings(directory={self.directory!r}): give a pathlib.Path"
+            raise ConfigurationError(msg)
+        for field in TEXTS:
+            value = getattr(self, field)
+            if value is not None and not isinstance(value, str):
+                msg = f"Settings({field}={value!r}): give a str or None"
+                raise ConfigurationError(msg)
+        for field in PATTERNS:
+            value = getattr(self, field)
+            # A str is a sequence too: of its characters, and "*" among them matches everything.
+            if not isinstance(value, tuple) or not all(isinstance(pattern, str) for pattern in value):
+                msg = f"Settings({field}={value!r}): give a tuple of patterns, each a str"
+                raise ConfigurationError(msg)
         for field, (unit, least, greatest) in NUMBERS.items():
             value = getattr(self, field)
             if type(value) is not int or not least <= value <= greatest:
@@ -93,9 +111,9 @@ class Settings:
             values[field] = read_int(
                 environ, variable(field), defaults[field], unit=unit, minimum=least, maximum=greatest
             )
-        for field in ("metrics_exclude", "redact", "redact_allow"):
+        for field in PATTERNS:
             values[field] = read_list(environ, variable(field), ())
-        for field in ("run_id", "run_name", "blob_store", "blob_url"):
+        for field in TEXTS:
             values[field] = read_text(environ, variable(field), None)
         values["directory"] = read_path(environ, variable("directory"), defaults["directory"])
         return cls(**values)  # type: ignore[arg-type]

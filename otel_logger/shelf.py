@@ -128,8 +128,13 @@ class Shelf:
     def size(self, remote_file_name: str) -> int | None:
         """Return the bytes of a stored or staged file, for a progress bar; None when it is not known."""
         with self._lock:
-            if waiting := self._waiting.get(blob_name(remote_file_name)):
-                return self.path(waiting[-1]).stat().st_size
+            waiting = self._waiting.get(blob_name(remote_file_name))
+            try:
+                if waiting:
+                    return self.path(waiting[-1]).stat().st_size
+            except FileNotFoundError:
+                # Moved into the store at this moment.
+                pass
         for store in self._stores.reading():
             if store.exists(remote_file_name):
                 meta = store.meta(remote_file_name)

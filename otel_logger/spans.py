@@ -123,7 +123,7 @@ class Spans:
         """Emit the run's span: short, at the start, in the trace of TRACEPARENT where there is one."""
         now = self._clock.time_ns()
         span = self._tracer.start_span(SPAN_RUN, self._remote, attributes=dict(attributes), start_time=now)
-        span.end(self._clock.time_ns())
+        self._close(span)
         self._root = trace.set_span_in_context(span, Context())
 
     def begin(self, name: str, attributes: Mapping[str, Any]) -> None:
@@ -202,7 +202,7 @@ class Spans:
                 yield span
         finally:
             self._user.reset(token)
-            span.end(self._clock.time_ns())
+            self._close(span)
 
     def _takes_batch(self) -> bool:
         if self._batch_interval is None:
@@ -214,4 +214,8 @@ class Spans:
         return True
 
     def _end_last(self) -> None:
-        self._open.pop()[1].end(self._clock.time_ns())
+        self._close(self._open.pop()[1])
+
+    def _close(self, span: Span) -> None:
+        # The clock may have been set back since the start, and no backend takes a span that ends before it began.
+        span.end(max(self._clock.time_ns(), getattr(span, "start_time", None) or 0))

@@ -35,7 +35,7 @@ class NotANumber(TypeError):
 
 def text(value: str) -> str:
     """Return `value` as UTF-8 can carry it: a lone surrogate becomes its escape."""
-    return value.encode("utf-8", "backslashreplace").decode()
+    return str.encode(value, "utf-8", "backslashreplace").decode()
 
 
 def key_text(key: object) -> str:

@@ -79,7 +79,8 @@ class Workbench:
                 self._busy = True
             try:
                 job()
-            except Exception as error:
+            except BaseException as error:
+                # BaseException: a panic of Rust code is one, and would end the thread with all that waits.
                 self._ledger.drop("blob", 1, f"An image, table or file could not be stored: {error!r}")
             # Dropped before the wait for the next: a job holds its snapshot.
             del job

@@ -316,7 +316,9 @@ class Writer:
     def close(self, timeout: float) -> None:
         """Send what can be sent within `timeout` seconds, and give the folder up; an unused one is removed."""
         deadline = self._clock.monotonic() + timeout
-        self.outbox.flush(timeout)
+        # Half: a device that hangs must leave time to send what is recorded.
+        self._devices.finish(timeout / 2, self._clock)
+        self.outbox.flush(max(0.0, deadline - self._clock.monotonic()))
         self.outbox.close(max(0.0, deadline - self._clock.monotonic()))
         self._owner.release()
         if not self._begun:

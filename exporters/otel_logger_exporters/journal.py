@@ -17,6 +17,7 @@ SEGMENT_SIZE = 8 * 2**20
 """Bytes after which a segment is sealed. Prometheus' and the Collector's logs use 8 to 128 MiB; the small end keeps
 what a trim frees, and what a damaged seal puts in doubt, small."""
 
+
 class Journal:
     """Appends records to the segments of one signal; every committed record survives the death of the process.
 
@@ -69,7 +70,9 @@ class Journal:
         """Append a record; with `generation`, only if it still goes to that segment. Return whether it was appended."""
         record = pack_record(kind, payload)
         with self.lock:
-            if self._is_due():
+            # What goes to this very segment goes there though it is full: a row must not be parted from its schema
+            # for ever by one that fills a segment alone.
+            if self._file < 0 or (self._is_due() and generation != self._generation):
                 self._rotate()
             if generation is not None and generation != self._generation:
                 return False
@@ -128,15 +131,19 @@ class Journal:
             self._close_file()
         header = SegmentHeader(self.signal, self._generation + 1, self._clock.time_ns(), self._writer)
         path = self._folder / segment_name(self.signal, header.sequence)
-        # O_EXCL: a segment is created by its writer, never reopened (a second writer in the folder is an error to see).
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            # O_EXCL: a segment is created by its writer, never reopened (a second one in the folder is an error to see).
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            self._generation = header.sequence
+            raise
         self._file, self._is_torn, self._kind = file, False, None
         self._offset = self._count = self._checksum = 0
         try:
             self._write(header.pack())
             for record in self._sticky.values():
                 self._commit(record)
-        except OSError:
+        except BaseException:
             # A segment without its whole head would be read with the wrong resource; and a full disk must not fill
             # the folder with a file for each record that it refuses.
             self._buffer = bytearray()

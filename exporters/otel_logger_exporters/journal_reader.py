@@ -50,6 +50,7 @@ class JournalReader:
         self._folder = folder
         self._position = self._acknowledged()
         self._rows: RowReader | None = None
+        self._ahead: tuple[Position, RowReader] | None = None
 
     def move(self, folder: Path) -> None:
         """Go on in `folder`, to which the caller has renamed the present one."""
@@ -74,6 +75,7 @@ class JournalReader:
         """Forget everything up to the end of `batch`; a segment is deleted when the next one is begun."""
         with self.lock:
             self._position = batch.end
+            self._rows = self._ahead[1] if self._ahead is not None and self._ahead[0] == batch.end else None
             path = self._folder / f"{self.signal.value}.ack"
             temporary = path.with_suffix(".ack.tmp")
             temporary.write_text(f"{batch.end.sequence} {batch.end.offset}\n", "ascii")
@@ -81,10 +83,11 @@ class JournalReader:
 
     def discard(self) -> None:
         """Delete the acknowledged rest of a journal that is closed and read to its end."""
-        if self.next_batch(1) is None:
-            for _, path in segments_of(self._folder, self.signal):
-                path.unlink(missing_ok=True)
-            (self._folder / f"{self.signal.value}.ack").unlink(missing_ok=True)
+        with self.lock:
+            if self.next_batch(1) is None:
+                for _, path in segments_of(self._folder, self.signal):
+                    path.unlink(missing_ok=True)
+                (self._folder / f"{self.signal.value}.ack").unlink(missing_ok=True)
 
     def _acknowledged(self) -> Position:
         try:
@@ -122,6 +125,8 @@ class JournalReader:
         return batch, len(data[end:].rstrip(b"\0"))
 
     def _parse(self, data: bytes, max_records: int, rows: RowReader) -> tuple[Batch | None, int]:
+        # On a copy: what is read again later, or in part, must not meet schemas that come after it.
+        rows = rows.copy()
         contents: list[Row | Frame] = []
         items = end = 0
         for record in read_records(data):
@@ -134,4 +139,6 @@ class JournalReader:
                 break
         if not contents:
             return None, end
-        return Batch(tuple(contents), items, Position(self._position.sequence, self._position.offset + end)), end
+        position = Position(self._position.sequence, self._position.offset + end)
+        self._ahead = position, rows
+        return Batch(tuple(contents), items, position), end

@@ -10,7 +10,7 @@ from enum import Enum
 
 from otel_logger_exporters.answers import Answer, Verdict
 from otel_logger_exporters.clock import Clock
-from otel_logger_exporters.journal_reader import Batch, JournalReader
+from otel_logger_exporters.journal_reader import Batch, JournalReader, Position
 from otel_logger_exporters.ledger import Ledger
 from otel_logger_exporters.rejected import RejectedFolder
 from otel_logger_exporters.transports import Transport
@@ -81,9 +81,14 @@ class Lane:
         self._jitter = jitter or random.SystemRandom().random
         self._backoff = FIRST_BACKOFF
         self._limit = MAX_RECORDS
+        self._partly: tuple[Position, int, int] | None = None
 
     def step(self, timeout: float | None = None) -> Progress:
-        """Send the next batch once, within `timeout` seconds where that is less than the endpoint's own."""
+        """Send the next batch once, within `timeout` seconds, each request within the endpoint's own timeout.
+
+        What the endpoint took of a batch of several requests is not sent again with those that it did not.
+        """
+        deadline = None if timeout is None else self._clock.monotonic() + timeout
         batch = self.reader.next_batch(self._limit)
         if batch is None:
             return Progress.EMPTY
@@ -92,12 +97,18 @@ class Lane:
             return Progress.HELD
         if self._transport is None:
             self._transport = self._connect()
-        refused = 0
-        for body in encoded.bodies:
-            answer = self._transport.send(body, self._timeout if timeout is None else min(timeout, self._timeout))
+        taken = refused = 0
+        if self._partly is not None and self._partly[0] == batch.end:
+            _, taken, refused = self._partly
+        for body in encoded.bodies[taken:]:
+            remaining = self._timeout if deadline is None else min(deadline - self._clock.monotonic(), self._timeout)
+            if remaining <= 0:
+                return Progress.HELD
+            answer = self._transport.send(body, remaining)
             if answer.verdict is not Verdict.ACCEPTED:
                 return self._not_accepted(batch, encoded, answer)
-            refused += self._partial(answer)
+            taken, refused = taken + 1, refused + self._partial(answer)
+            self._partly = batch.end, taken, refused
         self._forget(batch, encoded, refused)
         return Progress.DELIVERED
 
@@ -108,11 +119,13 @@ class Lane:
             self._transport = None
 
     def _forget(self, batch: Batch, encoded: Encoded, refused: int) -> None:
-        self.reader.acknowledge(batch)
         self._ledger.deliver(self.signal, batch.items, refused)
         self._ledger.coalesce(encoded.coalesced)
         self._backoff, self.retry_at = FIRST_BACKOFF, 0.0
         self._limit = min(MAX_RECORDS, self._limit * 2)
+        self._partly = None
+        # Last: a full disk may refuse the mark, and the batch is delivered all the same.
+        self.reader.acknowledge(batch)
 
     def _partial(self, answer: Answer) -> int:
         if answer.rejected:

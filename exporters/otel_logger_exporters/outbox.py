@@ -111,10 +111,13 @@ class Outbox:
             self._keep(journal, slot, Kind.HYPERPARAMETERS, pack_hyperparameters(nested, time_ns))
 
     def relocate(self, folder: Path) -> None:
-        """Rename the folder; readers wait meanwhile, writers go on in the open file."""
+        """Rename the folder; who reads or writes in it waits meanwhile."""
         with ExitStack() as stack:
             for lane in self._lanes.values():
                 stack.enter_context(lane.reader.lock)
+            # A segment that is begun now would be looked for where the folder was.
+            for journal in self._journals.values():
+                stack.enter_context(journal.lock)
             make_private_folder(folder.parent)
             self.folder.rename(folder)
             self.folder = folder
@@ -155,8 +158,10 @@ class Outbox:
             self._ledger.warn("disk", f"The disk does not take a record of the run: {error}")
 
     def _prepare(self) -> None:
-        self._housekeeping()
-        self._write_buffered()
+        try:
+            self._housekeeping()
+        finally:
+            self._write_buffered()
 
     def _write_buffered(self) -> None:
         for journal in self._journals.values():

@@ -21,7 +21,8 @@ class RejectedFolder:
 
     def put(self, signal: Signal, bodies: tuple[bytes, ...], reason: str, time_ns: int) -> Path:
         """Keep `bodies`, refused for `reason` at `time_ns`, and return the folder."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Not its parents: what is renamed meanwhile must not come back as another folder.
+        self._folder.mkdir(mode=0o700, exist_ok=True)
         for body in bodies:
             self._count += 1
             path = self._folder / f"{signal.value}-{time_ns}-{self._count}.otlp"

@@ -16,7 +16,10 @@ from otel_logger_exporters.rows import Row
 __all__ = ["REQUEST_BYTES", "MetricRequests", "MetricVocabulary", "frame_requests", "metric_requests"]
 
 REQUEST_BYTES = 3 * 2**20
-"""Bytes aimed at per request: gRPC servers refuse over 4 MiB by default, and a series is added whole, hence room."""
+"""Bytes aimed at per request: gRPC servers refuse over 4 MiB by default; what is added last may be over, hence room."""
+
+POINTS_AT_ONCE = 256
+"""Points of a series that are added before the size is looked at: 100 KiB or less, unless keys are very long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +55,19 @@ _Series = dict[str, dict[int, tuple[int | None, float | int]]]
 def metric_requests(rows: Iterable[Row], resource: bytes, vocabulary: MetricVocabulary) -> MetricRequests:
     """Return the requests that carry `rows`: for each value a gauge point, and beside it its step companion.
 
-    `resource` is an encoded OTLP Resource. Each request stays near REQUEST_BYTES unless one series alone is larger.
+    `resource` is an encoded OTLP Resource. Each request stays near REQUEST_BYTES; a longer series is divided in time.
     """
     series, coalesced = _series(rows, vocabulary.nanoseconds)
     bodies: list[bytes] = []
     metrics: dict[str, Metric] = {}
     size = 0
-    for key, points in series.items():
-        added = _add_series(metrics, key, points, vocabulary)
-        size += added
-        if size >= REQUEST_BYTES:
-            bodies.append(_metrics_body(metrics, resource, vocabulary))
-            metrics, size = {}, 0
+    for key, by_time in series.items():
+        points = sorted(by_time.items())
+        for start in range(0, len(points), POINTS_AT_ONCE):
+            size += _add_points(metrics, key, points[start : start + POINTS_AT_ONCE], vocabulary)
+            if size >= REQUEST_BYTES:
+                bodies.append(_metrics_body(metrics, resource, vocabulary))
+                metrics, size = {}, 0
     if metrics:
         bodies.append(_metrics_body(metrics, resource, vocabulary))
     return MetricRequests(tuple(bodies), coalesced)
@@ -87,16 +91,16 @@ def _series(rows: Iterable[Row], nanoseconds: bool) -> tuple[_Series, int]:
     return series, coalesced
 
 
-def _add_series(
+def _add_points(
     metrics: dict[str, Metric],
     key: str,
-    points: Mapping[int, tuple[int | None, float | int]],
+    points: Iterable[tuple[int, tuple[int | None, float | int]]],
     vocabulary: MetricVocabulary,
 ) -> int:
     name = vocabulary.name_of(key)
     metric = metrics.setdefault(name, Metric(name=name))
     size = 0
-    for time_ns, (step, value) in sorted(points.items()):
+    for time_ns, (step, value) in points:
         point = metric.gauge.data_points.add(time_unix_nano=time_ns)
         if isinstance(value, int):
             point.as_int = value

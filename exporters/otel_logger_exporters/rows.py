@@ -5,7 +5,7 @@ the records of one segment back into rows.
 """
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from otel_logger_exporters.records import Kind, Record
@@ -77,10 +77,14 @@ class Schema:
 
 
 class RowReader:
-    """Reads the rows of one segment; identifiers of schemas are the segment's own."""
+    """Reads the rows of one segment: a schema counts from where it stands until one of the same identifier follows."""
 
-    def __init__(self) -> None:
-        self._schemas: dict[int, Schema] = {}
+    def __init__(self, schemas: Mapping[int, Schema] | None = None) -> None:
+        self._schemas = dict(schemas or {})
+
+    def copy(self) -> "RowReader":
+        """Return a reader that knows the schemas taken so far, and goes its own way from here."""
+        return RowReader(self._schemas)
 
     def take(self, record: Record) -> Row | None:
         """Return the row that `record` holds, or None when it holds none (a schema is remembered)."""

@@ -12,9 +12,9 @@ __all__ = ["Sender"]
 
 
 class Sender:
-    """Steps each lane every `interval` seconds until it is empty or must wait; a flush does so at once.
+    """Steps the lanes in turn, every `interval` seconds until each is empty or must wait; a flush does so at once.
 
-    `prepare` is called before each round (to write what is buffered). The thread is a daemon: it never keeps a
+    `prepare` is called before each turn (to write what is buffered). The thread is a daemon: it never keeps a
     process alive, and nothing is lost by its death, because the journals are on disk.
     """
 
@@ -56,11 +56,13 @@ class Sender:
         if not self._thread.is_alive() or sys.is_finalizing():
             return False
         with self._changed:
+            # One round answers all who wait, for as long as the most patient of them does.
+            waiting = self._deadline if self._asked > self._answered else None
+            self._deadline = deadline if waiting is None else max(deadline, waiting)
             self._asked += 1
             ticket = self._asked
-            self._deadline = deadline
             self._changed.notify_all()
-            while self._answered < ticket and self._thread.is_alive():
+            while self._answered < ticket and not self._stopped and self._thread.is_alive():
                 remaining = deadline - self._clock.monotonic()
                 if remaining <= 0:
                     return False
@@ -84,37 +86,48 @@ class Sender:
                     break
                 ticket, deadline = self._asked, self._deadline if self._asked > self._answered else None
             empty = self._round(deadline)
+            if empty is None:
+                continue
             with self._changed:
                 self._answered, self._empty = ticket, empty
                 self._changed.notify_all()
         for lane in self._lanes:
             lane.close()
 
-    def _round(self, deadline: float | None) -> bool:
+    def _round(self, deadline: float | None) -> bool | None:
+        """Return whether all lanes are empty now; None when the round gave way to a flush or to the end."""
         empty = True
+        lanes = list(self._lanes)
+        # In turn, so that the backlog of one signal does not hold up the others.
+        while True:
+            empty &= self._prepared()
+            for lane in tuple(lanes):
+                if self._stopped or (deadline is None and self._asked > self._answered):
+                    return None
+                progress = self._step(lane, deadline)
+                if progress is not Progress.DELIVERED:
+                    lanes.remove(lane)
+                    empty &= progress is Progress.EMPTY
+            if not lanes:
+                return empty
+
+    def _prepared(self) -> bool:
         try:
             self._prepare()
         except Exception as error:
             self._ledger.warn("sender", f"Writing what is buffered failed: {error!r}")
-            empty = False
-        for lane in self._lanes:
-            try:
-                empty &= self._drain(lane, deadline)
-            except Exception as error:
-                # A full disk or a fault of ours in one lane must end neither the thread nor the other lanes.
-                self._ledger.warn("sender", f"Sending {lane.signal.value} failed inside otel_logger: {error!r}")
-                empty = False
-        return empty
-
-    def _drain(self, lane: Lane, deadline: float | None) -> bool:
-        """Return whether the lane is empty now."""
-        if deadline is None and self._clock.monotonic() < lane.retry_at:
             return False
-        while not self._stopped:
-            timeout = None if deadline is None else deadline - self._clock.monotonic()
-            if timeout is not None and timeout <= 0:
-                return False
-            progress = lane.step(timeout)
-            if progress is not Progress.DELIVERED:
-                return progress is Progress.EMPTY
-        return False
+        return True
+
+    def _step(self, lane: Lane, deadline: float | None) -> Progress:
+        timeout = None if deadline is None else deadline - self._clock.monotonic()
+        if timeout is None and self._clock.monotonic() < lane.retry_at:
+            return Progress.HELD
+        if timeout is not None and timeout <= 0:
+            return Progress.HELD
+        try:
+            return lane.step(timeout)
+        except Exception as error:
+            # A full disk or a fault of ours in one lane must end neither the thread nor the other lanes.
+            self._ledger.warn("sender", f"Sending {lane.signal.value} failed inside otel_logger: {error!r}")
+            return Progress.HELD

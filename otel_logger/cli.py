@@ -1,0 +1,64 @@
+"""The command line, `otel-logger`.
+
+What a command needs is loaded by it: `otel-logger --help` must not wait for NumPy.
+"""
+
+import os
+from typing import Annotated, NoReturn
+
+import typer
+
+from otel_logger._version import __version__
+
+__all__ = ["app"]
+
+FAILED = 1
+MISUSED = 2
+"""Exit codes; the second, which is also that of unknown options, is for configuration that is wrong."""
+
+# Typer's tracebacks show local variables, among them the environment with its secrets.
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        typer.echo(f"otel-logger {__version__}")
+        raise typer.Exit
+
+
+# A callback also keeps `demo` a command of its own: a Typer app of one command alone has no subcommands.
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Put a training run's telemetry on OpenTelemetry."""
+
+
+@app.command()
+def demo(
+    epochs: Annotated[int | None, typer.Option(min=1, max=100_000, help="Passes over the training digits.")] = None,
+) -> None:
+    """Train a small classifier of digits, log it, check that all of it arrived, and show it.
+
+    Needs scikit-learn: pip install 'otel-logger-destination[demo]'. The run is kept in OTEL_LOGGER_DIR
+    (./otel_logs), or sent to OTEL_EXPORTER_OTLP_ENDPOINT where that is set. Exits with 1 and the reason when what
+    was logged is not there to be read back, or did not arrive.
+    """
+    from rich.console import Console
+
+    from otel_logger.demo import DemoError, run_demo
+    from otel_logger_exporters.errors import ConfigurationError
+
+    try:
+        run_demo(Console(highlight=False), os.environ, epochs=epochs)
+    except DemoError as error:
+        _fail("demo", error, FAILED)
+    except ConfigurationError as error:
+        _fail("demo", error, MISUSED)
+
+
+def _fail(command: str, error: Exception, code: int) -> NoReturn:
+    typer.secho(f"otel-logger {command}: {error}", err=True, fg=typer.colors.RED)
+    raise typer.Exit(code)

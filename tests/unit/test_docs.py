@@ -1,0 +1,40 @@
+"""The documents name what the code names."""
+
+from pathlib import Path
+
+import pytest
+
+from otel_logger import conventions
+from otel_logger.settings import VARIABLES
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def named(page: str, name: str) -> bool:
+    """Tell whether a page names something, whole or as the continuation of the name before it (`.count`)."""
+    text = (DOCS / page).read_text("utf-8")
+    return f"`{name}`" in text or f"`.{name.rpartition('.')[2]}`" in text
+
+
+@pytest.mark.parametrize("constant", sorted(set(conventions.__all__) - {"SCOPE_VERSION", "STEP_UNIT", "metric_name"}))
+def test_each_name_of_the_conventions_is_documented(constant: str) -> None:
+    """docs/conventions.md has every name that data is given."""
+    value = getattr(conventions, constant)
+
+    assert isinstance(value, int) or named("conventions.md", value) or value in {"training.hparam."}
+
+
+@pytest.mark.parametrize("variable", VARIABLES)
+def test_each_setting_is_documented(variable: str) -> None:
+    """docs/settings.md has every variable of our own."""
+    assert named("settings.md", variable)
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md")))
+def test_links_between_documents_lead_somewhere(page: str) -> None:
+    """A relative link in a document names a file that exists."""
+    import re
+
+    targets = re.findall(r"\]\((?!https?://)([^)#]+)", (DOCS / page).read_text("utf-8"))
+
+    assert [] == [target for target in targets if not (DOCS / target).exists()]
