@@ -40,11 +40,13 @@ def main(
 def demo(
     epochs: Annotated[int | None, typer.Option(min=1, max=100_000, help="Passes over the training digits.")] = None,
 ) -> None:
-    """Train a small classifier of digits, log it, check that all of it arrived, and show it.
+    """Train a small classifier of digits, log it, check that all of it is there, and show it.
 
-    Needs scikit-learn: pip install 'otel-logger-destination[demo]'. The run is kept in OTEL_LOGGER_DIR
-    (./otel_logs), or sent to OTEL_EXPORTER_OTLP_ENDPOINT where that is set. Exits with 1 and the reason when what
-    was logged is not there to be read back, or did not arrive.
+    Needs scikit-learn, which the extra 'demo' brings.
+
+    Keeps the run in OTEL_LOGGER_DIR (./otel_logs), or sends it to OTEL_EXPORTER_OTLP_ENDPOINT where that is set.
+
+    Exits with 1 and the reason when what was logged is not there to be read back, or has not arrived.
     """
     from rich.console import Console
 

@@ -163,6 +163,6 @@ def metric_name(key: str) -> str:
     elif not name[0].isalpha():
         name = f"m_{name}"
     if len(name) > LONGEST_NAME:
-        digest = hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:8]
+        digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:8]
         name = f"{name[: LONGEST_NAME - 9]}_{digest}"
     return name

@@ -31,19 +31,17 @@ def run_demo(console: Console, environ: Mapping[str, str], *, epochs: int | None
     """
     launch = read_launch(environ, None)
     _refuse_useless(launch)
+    # Late, for they load NumPy, which takes longer than to say what is wrong with the configuration.
+    from otel_logger.demo_check import model_problems, problems
+    from otel_logger.demo_model import Measured, load_digits
+    from otel_logger.demo_summary import print_curves, print_grafana, print_record
+    from otel_logger.demo_training import Plan, train
+    from otel_logger.demo_witness import Witness
+
+    plan = Plan() if epochs is None else Plan(epochs=epochs)
     try:
-        # Here, for they need NumPy and scikit-learn, and the command line must do without.
-        import numpy as np
-
-        from otel_logger.demo_check import model_problems, problems
-        from otel_logger.demo_model import Measured, load_digits
-        from otel_logger.demo_summary import print_curves, print_grafana, print_record
-        from otel_logger.demo_training import Plan, train
-        from otel_logger.demo_witness import Witness
-
         with console.status("Loading the digits", spinner="line"):
-            plan = Plan() if epochs is None else Plan(epochs=epochs)
-            digits = load_digits(np.random.default_rng(plan.seed))
+            digits = load_digits(plan.seed)
     except ImportError as error:
         msg = f"{_NEEDED} ({error})"
         raise DemoError(msg) from error

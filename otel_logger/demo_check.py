@@ -43,8 +43,7 @@ def problems(witness: Witness, launch: Launch) -> list[str]:
     values = len(_expected_metrics(witness, launch.settings))
     if Signal.METRICS in (*sent, *kept) and stats.recorded["metrics"] != values:
         found.append(f"{values} metric values were logged, {stats.recorded['metrics']} recorded")
-    for signal in sent:
-        found += _undelivered(stats, signal, witness.log.run_dir)
+    found += _undelivered(stats, witness.log.run_dir)
     if kept:
         run = _own_part(witness)
         found += (f"{row['bytes']} bytes of {row['segment']} cannot be read" for row in run.damage)
@@ -57,6 +56,8 @@ def problems(witness: Witness, launch: Launch) -> list[str]:
         if Signal.TRACES in kept:
             found += _span_problems(witness, run)
         found += _trace_problems(witness, run, launch)
+    if found and stats.last_error:
+        found.append(f"The last warning was: {stats.last_error}")
     return found
 
 
@@ -78,17 +79,20 @@ def model_problems(witness: Witness, network: Network, digits: Digits) -> list[s
 
 def _losses(stats: Stats, blobs: int) -> Iterator[str]:
     for reason, count in sorted(stats.dropped.items()):
-        yield f"{count} things were lost ({reason}): {stats.last_error}"
+        yield f"{count} things were lost ({reason})"
     if stats.blobs != blobs:
         yield f"{blobs} images, tables and files were logged, {stats.blobs} stored"
 
 
-def _undelivered(stats: Stats, signal: Signal, folder: Path | None) -> Iterator[str]:
-    reason = f": {stats.last_error}" if stats.last_error else ""
-    if waiting := stats.waiting[signal.value]:
-        yield f"{waiting} {WORDS[signal]} are not delivered, they wait in {folder}{reason}"
-    if refused := stats.refused[signal.value]:
-        yield f"{refused} {WORDS[signal]} were refused by the endpoint{reason}"
+def _undelivered(stats: Stats, folder: Path | None) -> Iterator[str]:
+    if waiting := _counts(stats.waiting):
+        yield f"{waiting} have not been delivered, they wait in {folder}: see to the endpoint, and run the demo again"
+    if refused := _counts(stats.refused):
+        yield f"{refused} were refused by the endpoint"
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{counts[signal.value]} {WORDS[signal]}" for signal in Signal if counts[signal.value])
 
 
 def _own_part(witness: Witness) -> Run:

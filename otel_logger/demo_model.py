@@ -37,13 +37,13 @@ class Digits:
             yield self.train_images[chosen], self.train_labels[chosen]
 
 
-def load_digits(generator: np.random.Generator) -> Digits:
-    """Return the 1,797 digits that come with scikit-learn, split at random; ImportError without scikit-learn."""
+def load_digits(seed: int) -> Digits:
+    """Return the 1,797 digits that come with scikit-learn, split by `seed`; ImportError without scikit-learn."""
     from sklearn import datasets
 
     bundled = datasets.load_digits()
     images = (bundled.data / 16).astype(np.float32)
-    order = generator.permutation(len(images))
+    order = np.random.default_rng(seed).permutation(len(images))
     test, train = np.split(order, [len(order) // _TEST_SHARE])
     return Digits(images[train], bundled.target[train], images[test], bundled.target[test])
 

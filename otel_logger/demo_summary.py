@@ -20,9 +20,14 @@ from otel_logger_exporters.signals import Signal
 __all__ = ["print_curves", "print_grafana", "print_record", "sparkline"]
 
 _BARS = "▁▂▃▄▅▆▇█"
-_WIDTH = 24
+_WIDTH = 20
 
 _WORDS = {Signal.METRICS: "metric values", Signal.LOGS: "log records", Signal.TRACES: "spans"}
+_READ = {
+    Signal.METRICS: 'run.metrics.where(key="loss/train")["value"]',
+    Signal.LOGS: 'run.events["name"]',
+    Signal.TRACES: 'run.spans["name"]',
+}
 
 
 def sparkline(values: Sequence[float], width: int = _WIDTH) -> str:
@@ -56,27 +61,29 @@ def print_curves(console: Console, witness: Witness) -> None:
 
 def print_record(console: Console, witness: Witness, launch: Launch) -> None:
     """Print counts of what was recorded, what became of it, and where it is."""
-    stats = witness.log.stats()
+    stats, folder = witness.log.stats(), _shown(witness.log.run_dir)
     for signal in Signal:
         route, count = launch.routes.of(signal), stats.recorded[signal.value]
         if route.destination is Destination.NONE:
             fate = f"not recorded (OTEL_{signal.name}_EXPORTER=none)"
         elif route.endpoint is not None:
-            fate = f"{count:,}, {stats.delivered[signal.value]:,} of them delivered to {route.endpoint.describe()}"
+            fate = f"{stats.delivered[signal.value]:,} of {count:,} delivered to {route.endpoint.describe()}"
         else:
             fate = f"{count:,}, kept in the run's folder"
         _line(console, _WORDS[signal], fate)
+    if stats.coalesced:
+        _line(console, "coalesced", f"{stats.coalesced:,} values gave way to a later one of the same millisecond")
     images, tables, files = sum(witness.images.values()), len(witness.tables), len(witness.files)
-    _line(console, "blobs", f"{_count(images, 'image')}, {_count(tables, 'table')}, {_count(files, 'file')}")
+    store = launch.settings.blob_store or f"{folder}/blobs"
+    counts = f"{_count(images, 'image')}, {_count(tables, 'table')}, {_count(files, 'file')}"
+    _line(console, "blobs", f"{counts}, in {store}")
     _line(console, "run", str(witness.log.run_id))
-    _line(console, "folder", _shown(witness.log.run_dir))
-    if launch.settings.blob_store is not None:
-        _line(console, "blob store", launch.settings.blob_store)
-    if any(launch.routes.of(signal).destination is Destination.KEEP for signal in Signal):
+    _line(console, "folder", folder)
+    kept = [_READ[signal] for signal in Signal if launch.routes.of(signal).destination is Destination.KEEP]
+    if kept:
         console.print("\n[bold]Read it back[/bold]")
-        _code(console, "from otel_logger import read_run")
-        _code(console, f"run = read_run({_shown(witness.log.run_dir)!r})")
-        _code(console, 'run.metrics.where(key="loss/train")["value"]')
+        for line in ("from otel_logger import read_run", f"run = read_run({folder!r})", kept[0]):
+            _code(console, line)
 
 
 def print_grafana(console: Console, witness: Witness, launch: Launch) -> None:
@@ -84,15 +91,16 @@ def print_grafana(console: Console, witness: Witness, launch: Launch) -> None:
     signals = [signal for signal in Signal if launch.routes.of(signal).destination is Destination.SEND]
     console.print("\n[bold]See it in Grafana[/bold]")
     if not signals:
-        console.print("  Nothing was sent: no endpoint is set. To send a run, start an OpenTelemetry Collector,")
-        console.print("  or for a first look Collector, Prometheus, Loki, Tempo and Grafana in one container:")
+        console.print("  Nothing was sent: no endpoint is set. Start an OpenTelemetry Collector,")
+        console.print("  or for a first look Collector, backends and Grafana in one container:")
         _code(console, "docker run -p 3000:3000 -p 4317:4317 -p 4318:4318 grafana/otel-lgtm")
-        _code(console, "OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 otel-logger demo --epochs 400")
+        console.print("  and run the demo again, with more epochs for a curve that takes longer:")
+        _code(console, "OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 otel-logger demo --epochs 1000")
         signals = list(Signal)
         match, run = RUN_NAME, witness.log.state_dict()["run_name"]
     else:
         match, run = RUN_ID, str(witness.log.run_id)
-    console.print("  In Explore, with the data source of each (the curves with a step of 1s, for the demo is short):")
+    console.print("  In Explore, for each data source (for curves of seconds, set the step to 1s):")
     service = _quoted(launch.user_resource["service.name"])
     namespace = launch.user_resource.get("service.namespace")
     job = _quoted(f"{namespace}/{launch.user_resource['service.name']}") if namespace else service

@@ -29,9 +29,9 @@ _NO_SECRET = "this-is-no-secret"
 class Plan:
     """The demo's hyperparameters."""
 
-    epochs: int = 20
+    epochs: int = 30
     batch_size: int = 32
-    hidden: tuple[int, ...] = (1024, 512)
+    hidden: tuple[int, ...] = (256, 128)
     learning_rate: float = 0.02
     momentum: float = 0.9
     seed: int = 17
@@ -78,7 +78,7 @@ def train(log: Witness, digits: Digits, plan: Plan, on_step: Callable[[int, Meas
                     {
                         "loss/eval": evaluated.loss,
                         "accuracy/eval": evaluated.accuracy,
-                        "throughput/images_per_second": images_per_second,
+                        "images_per_second": images_per_second,
                     },
                     step,
                 )

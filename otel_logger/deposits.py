@@ -3,8 +3,11 @@
 import base64
 import hashlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from opentelemetry.trace import INVALID_SPAN_CONTEXT, SpanContext
 
 from otel_logger import conventions as names
 from otel_logger.devices import keep_on_device
@@ -20,6 +23,15 @@ from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.items import Severity
 
 __all__ = ["Deposits"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """When, at which step and in which span a call was made, for the record that is written once its blob is stored."""
+
+    time_ns: int
+    step: int | None
+    span: SpanContext
 
 
 class Deposits:
@@ -39,21 +51,21 @@ class Deposits:
     def log_images(self, images: Any, name: str, channels_last: bool, step: int | None) -> None:
         """Copy images now, and store each as PNG in the background. Never raises."""
         self._writer.begin()
-        time_ns = self._writer.now_ns()
+        moment = self._moment(step)
         several = isinstance(images, (list, tuple))
         if not any(map(is_device_tensor, images if several else (images,))):
-            self._take_images(images, name, channels_last, step, time_ns)
+            self._take_images(images, name, channels_last, moment)
             return
         # Copied where they are: to fetch them here would make the training wait for its device.
         copies, wait = keep_on_device(list(images) if several else [images])
 
         def fetch() -> None:
             wait()
-            self._take_images(copies if several else copies[0], name, channels_last, step, time_ns)
+            self._take_images(copies if several else copies[0], name, channels_last, moment)
 
         self._bench.put(fetch)
 
-    def _take_images(self, images: Any, name: str, channels_last: bool, step: int | None, time_ns: int) -> None:
+    def _take_images(self, images: Any, name: str, channels_last: bool, moment: _Moment) -> None:
         from otel_logger.images import snapshot
 
         copies = snapshot(images)
@@ -61,7 +73,7 @@ class Deposits:
             if isinstance(copy, Exception):
                 self._ledger.drop("image", 1, f"Image {index} of {name!r} is lost: {copy}")
                 continue
-            job = _bind(self._store_image, copy, name, channels_last, step, time_ns, index, len(copies))
+            job = _bind(self._store_image, copy, name, channels_last, moment, index, len(copies))
             if not self._bench.put(job, size=copy.nbytes):
                 self._ledger.drop("image", 1, f"Images {name!r} are lost: they come faster than they are stored")
 
@@ -70,7 +82,7 @@ class Deposits:
         from otel_logger.tables import snapshot_table
 
         self._writer.begin()
-        time_ns = self._writer.now_ns()
+        moment = self._moment(step)
         try:
             table = snapshot_table(columns, rows)
         except Exception as error:
@@ -78,7 +90,7 @@ class Deposits:
             return
         # A cell is estimated: a table is small beside images, and counting its bytes would cost what copying it does.
         size = 64 * len(table.rows) * max(1, len(table.columns))
-        if not self._bench.put(_bind(self._store_table, table, name, step, time_ns), size=size):
+        if not self._bench.put(_bind(self._store_table, table, name, moment), size=size):
             self._ledger.drop("table", 1, f"Table {name!r} is lost: tables come faster than they are stored")
 
     def upload(self, remote_file_name: str, file_path: str | Path, *, overwrite: bool, step: int | None) -> None:
@@ -87,16 +99,16 @@ class Deposits:
         FileNotFoundError and FileExistsError as the contract has it; anything else is counted as lost.
         """
         self._writer.begin()
-        time_ns = self._writer.now_ns()
+        moment = self._moment(step)
         try:
             staged = self._shelf.stage(remote_file_name, file_path, overwrite=overwrite)
         except (FileNotFoundError, FileExistsError):
             raise
         except OSError as error:
             self._ledger.drop("file", 1, f"File {remote_file_name!r} is lost, it cannot be copied: {error}")
-            self._emit_file(remote_file_name, None, time_ns, step, reason=str(error))
+            self._emit_file(remote_file_name, None, moment, reason=str(error))
             return
-        self._bench.put(_bind(self._store_file, staged, time_ns, step))
+        self._bench.put(_bind(self._store_file, staged, moment))
 
     def download(
         self, remote_file_name: str, destination: str, *, overwrite: bool, progress: Callable[[int], None] | None
@@ -143,9 +155,7 @@ class Deposits:
         identity = self._writer.identity
         return identity is not None and meta.run_id == identity.run_id and meta.attempt < identity.attempt
 
-    def _store_image(
-        self, array: Any, name: str, channels_last: bool, step: int | None, time_ns: int, index: int, count: int
-    ) -> None:
+    def _store_image(self, array: Any, name: str, channels_last: bool, moment: _Moment, index: int, count: int) -> None:
         from otel_logger.images import encode_png
 
         try:
@@ -156,11 +166,9 @@ class Deposits:
         preview = f"data:image/png;base64,{base64.b64encode(picture.thumbnail).decode('ascii')}"
         size = {names.IMAGE_WIDTH: picture.width, names.IMAGE_HEIGHT: picture.height}
         place = {names.IMAGE_INDEX: index, names.IMAGE_COUNT: count}
-        self._store_bytes(
-            names.EVENT_IMAGE, name, "png", picture.png, "image/png", size | place, preview, step, time_ns
-        )
+        self._store_bytes(names.EVENT_IMAGE, name, "png", picture.png, "image/png", size | place, preview, moment)
 
-    def _store_table(self, table: Any, name: str, step: int | None, time_ns: int) -> None:
+    def _store_table(self, table: Any, name: str, moment: _Moment) -> None:
         from otel_logger.tables import encode_jsonl, preview
 
         shape = {names.TABLE_ROWS: len(table.rows), names.TABLE_COLUMNS: len(table.columns)}
@@ -172,8 +180,7 @@ class Deposits:
             "application/jsonl",
             shape,
             preview(table),
-            step,
-            time_ns,
+            moment,
         )
 
     def _store_bytes(
@@ -185,8 +192,7 @@ class Deposits:
         media_type: str,
         attributes: Mapping[str, Any],
         body: str,
-        step: int | None,
-        time_ns: int,
+        moment: _Moment,
     ) -> None:
         store, identity = self._place()
         meta = BlobMeta(
@@ -194,9 +200,9 @@ class Deposits:
         )
         uri = store.put_bytes(f"{name}.{extension}", data, meta)
         self._ledger.store()
-        self._writer.emit(event, self._link(meta, uri, store) | dict(attributes), body=body, step=step, time_ns=time_ns)
+        self._emit(event, self._link(meta, uri, store) | dict(attributes), moment, body=body)
 
-    def _store_file(self, staged: Staged, time_ns: int, step: int | None) -> None:
+    def _store_file(self, staged: Staged, moment: _Moment) -> None:
         store, identity = self._place()
         try:
             uri, meta = self._shelf.store(staged, store, identity.run_id, identity.attempt)
@@ -204,11 +210,11 @@ class Deposits:
             # The private copy stays where it is: the bytes are not lost with the record of the failure.
             path = self._shelf.path(staged)
             self._ledger.drop("file", 1, f"File {staged.name!r} is not stored, its copy stays in {path}: {error}")
-            self._emit_file(staged.name, None, time_ns, step, reason=str(error))
+            self._emit_file(staged.name, None, moment, reason=str(error))
             self._shelf.forget(staged)
             return
         self._ledger.store()
-        self._emit_file(staged.name, self._link(meta, uri, store), time_ns, step)
+        self._emit_file(staged.name, self._link(meta, uri, store), moment)
 
     def _place(self) -> tuple[BlobStore, Identity]:
         store, identity = self.writing(), self._writer.identity
@@ -231,21 +237,33 @@ class Deposits:
             attributes[names.BLOB_URL] = self._url_template.replace("{name}", path)
         return attributes
 
-    def _emit_file(
-        self,
-        name: str,
-        link: Mapping[str, Any] | None,
-        time_ns: int,
-        step: int | None,
-        reason: str | None = None,
-    ) -> None:
+    def _emit_file(self, name: str, link: Mapping[str, Any] | None, moment: _Moment, reason: str | None = None) -> None:
         failed = {names.NAME: name, names.BLOB_OUTCOME: names.OUTCOME_FAILED, names.BLOB_REASON: reason or ""}
+        severity = Severity.INFO if link is not None else Severity.ERROR
+        self._emit(names.EVENT_FILE, link if link is not None else failed, moment, severity=severity)
+
+    def _moment(self, step: int | None) -> _Moment:
+        # Before the run's span there is none; not that of the time when the blob is stored.
+        span = self._writer.spans.current_context() or INVALID_SPAN_CONTEXT
+        return _Moment(self._writer.now_ns(), step, span)
+
+    def _emit(
+        self,
+        event: str,
+        attributes: Mapping[str, Any],
+        moment: _Moment,
+        *,
+        body: str | None = None,
+        severity: Severity = Severity.INFO,
+    ) -> None:
         self._writer.emit(
-            names.EVENT_FILE,
-            link if link is not None else failed,
-            step=step,
-            time_ns=time_ns,
-            severity=Severity.INFO if link is not None else Severity.ERROR,
+            event,
+            attributes,
+            body=body,
+            step=moment.step,
+            time_ns=moment.time_ns,
+            severity=severity,
+            span=moment.span,
         )
 
 

@@ -9,15 +9,16 @@ import sys
 import threading
 import weakref
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
 from opentelemetry.trace import INVALID_SPAN, Span
 
-from otel_logger.identity import Checkpoint
+from otel_logger.identity import Checkpoint, Identity
 from otel_logger.progress import download_progress
-from otel_logger.session import Arguments, Session, open_session
+from otel_logger.session import Arguments, AtExit, Session, open_session
 from otel_logger.settings import Settings
 from otel_logger.trainer import Position, follow
 from otel_logger.values import plain, text
@@ -58,6 +59,7 @@ class Destination:
         self._lock = threading.RLock()
         self._position = Position()
         self._session: Session | None = None
+        self._at_exit = AtExit()
         self._is_unpickled = False
         self._is_forked = False
         reference = weakref.ref(self)
@@ -65,7 +67,7 @@ class Destination:
 
     def _open(self, arguments: Arguments) -> None:
         self._is_unpickled = False
-        self._session = open_session(arguments, SystemClock(), self._position.step)
+        self._session = open_session(arguments, SystemClock(), self._position.step, self._at_exit)
 
     def _active(self, items: int = 1) -> Session | None:
         """Return the open session, or None after counting what is lost without one."""
@@ -94,8 +96,11 @@ class Destination:
 
     def __getstate__(self) -> Arguments:
         """Return what a copy in another process needs: how this one was made, and the run it belongs to."""
-        known = self._arguments
-        return Arguments(known.run_name, self.run_id or known.run_id, known.settings, known.environ)
+        identity = self._session.writer.identity if self._session is not None else None
+        return self._arguments if identity is None else self._again(identity)
+
+    def _again(self, last: Identity) -> Arguments:
+        return replace(self._arguments, run_name=last.run_name, run_id=last.run_id)
 
     def __setstate__(self, state: Arguments) -> None:
         """Become a writer of its own, opened by the first call."""
@@ -285,11 +290,9 @@ class Destination:
         session = self._session
         if session is not None and not session.is_open and not self._is_forked:
             last = session.writer.identity
-            given = self._arguments
-            same = last is not None and run_name in (None, last.run_name)
-            self._open(
-                Arguments(given.run_name, last.run_id, given.settings, given.environ) if same and last else given
-            )
+            name = self._arguments.run_name or session.launch.settings.run_name or run_name
+            goes_on = last is not None and name in (None, last.run_name)
+            self._open(self._again(last) if last is not None and goes_on else self._arguments)
         if (session := self._active(0)) is not None:
             session.guard(session.writer.begin, text(str(run_name)) if run_name else None)
 
@@ -371,9 +374,7 @@ class Destination:
         if session is None:
             return
         session.failure = session.failure or sys.exc_info()[1]
-        if session.fits > 0 and session.failure is None:
-            # Composer closes at exit, where the exception that ended the program is only to be found here.
-            session.failure = getattr(sys, "last_value", None)
+        session.note_failure_of_program()
         session.guard(session.finish)
 
     def state_dict(self) -> dict[str, Any]:

@@ -50,7 +50,7 @@ class WriterFile:
         try:
             content = json.loads((folder / _FILE).read_text("utf-8"))
             found = cls(**{name: content[name] for name in cls.__slots__ if name in content})
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, RecursionError):
             return None
         return found if found._is_typed() else None
 

@@ -46,7 +46,8 @@ class Run:
 
     metrics: every recorded value in the order of recording: key, step (None: none), time, value (float, or int where
         float64 cannot hold it), attempt, rank.
-    hyperparameters: key (nested keys joined with dots), value, time, attempt, rank; secrets read `[redacted]`.
+    hyperparameters: key (nested keys joined with dots), value, time of its first logging, attempt, rank; a value that
+        is changed later has a row of its own; secrets read `[redacted]`.
     events: log records: name, time, step, body, attributes, severity, trace_id, span_id (hex or ""), attempt, rank.
     spans: name, start, end, ids (hex), attributes, events, links (lists of dicts), error (None: none), attempt, rank.
     blobs: images, tables and files: kind, name, step, time, uri, digest (`sha256:<hex>`), size (bytes), media_type,
@@ -118,8 +119,8 @@ class _Reading:
             self.spans += ({**span, **place} for span in decode_spans(frame.body))
 
     def _take_metrics(self, folder: Path, place: dict[str, int]) -> None:
-        # Repeated at the head of each segment; a call is told from the next by its time.
-        seen: set[tuple[str, int]] = set()
+        # Each record holds all that were known then, and the last is repeated at the head of each segment.
+        seen: dict[str, str] = {}
         bound = False
         for records in self._segments(folder, Signal.METRICS):
             rows = RowReader()
@@ -132,8 +133,8 @@ class _Reading:
                 elif record.kind == Kind.HYPERPARAMETERS:
                     nested, time = unpack_hyperparameters(record.payload)
                     for key, value in _flat("", nested):
-                        if (key, time) not in seen:
-                            seen.add((key, time))
+                        if seen.get(key) != repr(value):
+                            seen[key] = repr(value)
                             self.hyperparameters.append({"key": key, "value": value, "time": time, **place})
                 elif (row := rows.take(record)) is not None:
                     for key, value in zip(row.keys, row.values, strict=True):

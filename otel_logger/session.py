@@ -18,7 +18,7 @@ from otel_logger.writer import Writer
 from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.ledger import Ledger, Stats
 
-__all__ = ["Arguments", "Session", "open_session"]
+__all__ = ["Arguments", "AtExit", "Session", "open_session"]
 
 _log = logging.getLogger("otel_logger")
 
@@ -33,7 +33,26 @@ class Arguments:
     environ: Mapping[str, str] | None = None
 
 
-def open_session(arguments: Arguments, clock: Clock, step: Callable[[], int | None]) -> "Session | None":
+class AtExit:
+    """Finishes the open session of one logger, where there is one, when the program ends.
+
+    Registered when the logger is made, not with each session: exit hooks run in the reverse of that order. Composer's,
+    which closes the logger and whoever logs while closing, is registered before `init` opens a further session.
+    """
+
+    def __init__(self) -> None:
+        self.session: Session | None = None
+        atexit.register(self._finish)
+
+    def _finish(self) -> None:
+        if (session := self.session) is not None:
+            session.note_failure_of_program()
+            session.guard(session.finish)
+
+
+def open_session(
+    arguments: Arguments, clock: Clock, step: Callable[[], int | None], at_exit: AtExit
+) -> "Session | None":
     """Check the configuration and open a writer; None when OTEL_SDK_DISABLED is set. ConfigurationError if it is wrong.
 
     The run is settled here when the user named it; otherwise when a trainer does.
@@ -44,19 +63,22 @@ def open_session(arguments: Arguments, clock: Clock, step: Callable[[], int | No
         if launch.ranks.local_rank == 0:
             announce(_log, "OTEL_SDK_DISABLED=true: nothing is recorded, and nothing is sent")
         return None
-    return Session(arguments, launch, clock, step)
+    return Session(arguments, launch, clock, step, at_exit)
 
 
 class Session:
     """An open writer with its deposits. `failure` is the exception that ended the program, where one did."""
 
-    def __init__(self, arguments: Arguments, launch: Launch, clock: Clock, step: Callable[[], int | None]) -> None:
+    def __init__(
+        self, arguments: Arguments, launch: Launch, clock: Clock, step: Callable[[], int | None], at_exit: AtExit
+    ) -> None:
         self.launch = launch
         self.ledger = Ledger(clock, _log)
         self.is_open = True
         self.fits = 0
         self.failure: BaseException | None = None
         self._clock = clock
+        self._earlier = id(getattr(sys, "last_value", None))
         run_name = arguments.run_name or launch.settings.run_name
         run_id = arguments.run_id or launch.settings.run_id
         self.writer = Writer(launch, clock, self.ledger, run_name=run_name, run_id=run_id, step=step)
@@ -65,7 +87,8 @@ class Session:
             self.writer.settle()
         if launch.ranks.local_rank == 0:
             self._announce_start()
-        atexit.register(self._at_exit)
+        self._at_exit = at_exit
+        at_exit.session = self
 
     def stats(self) -> Stats:
         """Return what became of the data so far."""
@@ -82,7 +105,7 @@ class Session:
         if not self.is_open:
             return
         self.is_open = False
-        atexit.unregister(self._at_exit)
+        self._at_exit.session = None
         timeout = self.launch.settings.shutdown_timeout / 1000
         deadline = self._clock.monotonic() + timeout
         if self.writer.is_used:
@@ -96,8 +119,19 @@ class Session:
     def abandon(self) -> None:
         """Drop everything inherited in the child of a fork, whose parent goes on with it."""
         self.is_open = False
-        atexit.unregister(self._at_exit)
+        self._at_exit.session = None
         self.writer.abandon()
+
+    def note_failure_of_program(self) -> None:
+        """Take the uncaught exception that ended the program, if one did, for the run's failure.
+
+        It is not in flight any more when exit hooks run, but the interpreter keeps the last one. One that was there
+        before this session ended nothing; nor does any at a prompt or in a notebook, where only a fit left open tells.
+        """
+        last: BaseException | None = getattr(sys, "last_value", None)
+        is_new = last is not None and id(last) != self._earlier
+        if self.failure is None and is_new and (self.fits > 0 or not hasattr(sys, "ps1")):
+            self.failure = last
 
     def guard(self, action: Callable[..., Any], *arguments: Any) -> Any:
         """Carry out a call of the trainer's: a fault of ours costs the call, never the training."""
@@ -129,8 +163,3 @@ class Session:
         if error is None or (isinstance(error, SystemExit) and not error.code):
             return OUTCOME_FINISHED, None
         return OUTCOME_FAILED, text(f"{type(error).__name__}: {error}")
-
-    def _at_exit(self) -> None:
-        # An exception that ended the program is not in flight any more when exit hooks run; the interpreter keeps it.
-        self.failure = self.failure or getattr(sys, "last_value", None)
-        self.guard(self.finish)

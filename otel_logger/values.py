@@ -5,6 +5,7 @@ Neither NumPy nor torch is imported: their values are known by the module of the
 
 import math
 import numbers
+from collections import UserString
 from collections.abc import Callable, Mapping, Sequence, Set
 from decimal import Decimal
 from enum import Enum
@@ -25,8 +26,10 @@ DEEPEST = 16
 """Levels of nesting that are followed; beyond it, or in a cycle, a value is described."""
 
 LARGEST_VALUE = 2**18
-"""Items and characters of one value in all. A list that holds itself ten times would otherwise have 10^16 leaves, and
-Loki's default refuses a line above 256 KB."""
+"""Characters of one value in all, an item counted as 16. A list that holds itself ten times would otherwise have 10^16
+leaves, and Loki's default refuses a line above 256 KB."""
+
+_ITEM_SIZE = 16
 
 
 class NotANumber(TypeError):
@@ -177,9 +180,9 @@ def _convert(value: Any, depth: int, allowance: _Allowance) -> Any:
         # longdouble has no Python counterpart: its tolist() is itself.
         if type(listed := value.tolist()) is not type(value):
             return _plain(listed, depth, allowance)
-    if isinstance(value, (Mapping, Sequence, Set)):
+    if isinstance(value, (Mapping, Sequence, Set)) and not isinstance(value, UserString):
         size = len(value)
-        if depth <= 0 or size > LARGEST_ARRAY or not allowance.takes(size):
+        if depth <= 0 or size > LARGEST_ARRAY or not allowance.takes(size * _ITEM_SIZE):
             return f"{type(value).__name__} of {size} items"
         # islice: an __iter__ of the caller's need not end where its __len__ says.
         if isinstance(value, Mapping):

@@ -14,12 +14,10 @@ from typing import Any
 
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope as ProtoScope
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import SpanContext
 
 from otel_logger import conventions as names
 from otel_logger.devices import DeviceReads
-from otel_logger.folders import STARTING, WriterFile, all_writers, create_runs_folder, run_folder
+from otel_logger.event_log import EventLog
 from otel_logger.hyperparameters import HyperparameterSet
 from otel_logger.identity import Checkpoint, Identity, Known, settle
 from otel_logger.launch import Launch
@@ -29,13 +27,11 @@ from otel_logger.resource import resource_attributes
 from otel_logger.spans import Spans
 from otel_logger.stamps import Stamper
 from otel_logger.values import plain
-from otel_logger_exporters.blob_files import make_private_folder
+from otel_logger.writer_folder import WriterFolder
 from otel_logger_exporters.clock import Clock
-from otel_logger_exporters.errors import ConfigurationError
-from otel_logger_exporters.items import Event, Severity, encode_event, encode_resource, encode_spans
+from otel_logger_exporters.items import Severity, encode_resource, encode_spans
 from otel_logger_exporters.ledger import Ledger
 from otel_logger_exporters.outbox import Outbox
-from otel_logger_exporters.owner import Owner
 from otel_logger_exporters.requests import MetricVocabulary
 from otel_logger_exporters.routes import Destination, Route, Routes
 from otel_logger_exporters.signals import Signal
@@ -46,8 +42,6 @@ __all__ = ["Writer"]
 LONGEST_UNBOUND = 600.0
 """Seconds after which the resource is bound although no metric and no `fit_start` has come: a set-up that hangs must
 not keep its spans to itself."""
-
-_SCOPE = InstrumentationScope(names.SCOPE_NAME, names.SCOPE_VERSION)
 
 
 class Writer:
@@ -85,14 +79,11 @@ class Writer:
         self._known: tuple[Known, ...] | None = None
         self._redactor = Redactor(launch.settings.redact, launch.settings.redact_allow)
         self._hyperparameters = HyperparameterSet(self._redactor)
-        self._hyperparameter_calls = 0
         settings = launch.settings
         identifier = uuid.UUID(bytes=os.urandom(16))
-        self._file = WriterFile(identifier.hex[:6], clock.time_ns(), rank=launch.ranks.rank)
-        folder = self._create_folder(launch.directory, identifier.hex)
-        self._owner = Owner(folder)
+        self._place = WriterFolder(launch.directory, identifier.hex, clock.time_ns(), launch.ranks.rank, ledger)
         self.outbox = Outbox(
-            folder,
+            self._place.path,
             launch.routes if self.sends else _only_logs(launch),
             writer=identifier.bytes,
             clock=clock,
@@ -117,13 +108,15 @@ class Writer:
         )
         self._devices = DeviceReads(self._record_late, ledger)
         self.spans = Spans(self._take_span, launch.trace_context, clock, settings.batch_spans)
+        self._events = EventLog(self.outbox, clock, ledger, run=self._run_attributes, span=self.spans.current_context)
+        self.emit = self._events.emit
         self._publish_resource()
         self.outbox.start()
 
     @property
     def folder(self) -> Path:
         """The writer's folder; another one once identity is settled."""
-        return self.outbox.folder
+        return self._place.path
 
     @property
     def run_name(self) -> str | None:
@@ -171,21 +164,14 @@ class Writer:
             self.identity = settle(
                 run_name=self._run_name or self.launch.script,
                 run_id=self._run_id,
-                writer=self._file.writer,
+                writer=self._place.writer.writer,
                 ranks=self.launch.ranks,
                 known=self._known or (),
                 checkpoint=self._checkpoint,
                 seed=self.launch.seed,
                 draw=lambda: os.urandom(3).hex(),
             )
-            self._file = replace(
-                self._file,
-                run_id=self.identity.run_id,
-                run_name=self.identity.run_name,
-                attempt=self.identity.attempt,
-                parent_id=self.identity.parent_id,
-            )
-            self._move_in(self.identity)
+            self._place.move_in(self.identity, self.outbox.relocate)
             self._publish_resource()
             # Said again when it was said before: only now is it known whose start it is.
             self._begun = True
@@ -230,10 +216,7 @@ class Writer:
             added = self._hyperparameters.add(hyperparameters)
             if not added:
                 return
-            self._hyperparameter_calls += 1
-            self.outbox.keep_hyperparameters(
-                f"hyperparameters {self._hyperparameter_calls}", added, self._clock.time_ns()
-            )
+            self.outbox.keep_hyperparameters(self._hyperparameters.nested(), self._clock.time_ns())
             if self._bound:
                 self._emit_hyperparameters()
 
@@ -257,36 +240,6 @@ class Writer:
         if span is None or mode != "span":
             self.emit(names.EVENT_TRACE, {names.TRACE_NAME: key}, body=value, step=step)
 
-    def emit(
-        self,
-        name: str,
-        attributes: Mapping[str, Any] | None = None,
-        *,
-        body: Any = None,
-        step: int | None = None,
-        time_ns: int | None = None,
-        severity: Severity = Severity.INFO,
-        span: SpanContext | None = None,
-    ) -> None:
-        """Record an event: its own attributes, and who, where and in which span it happened."""
-        if self.outbox.journal(Signal.LOGS) is None:
-            return
-        event = Event(
-            name=name,
-            time_ns=self._clock.time_ns() if time_ns is None else time_ns,
-            attributes=self._common_attributes(step) | dict(attributes or {}),
-            body=body,
-            severity=severity,
-            span=span if span is not None else self.spans.current_context(),
-        )
-        try:
-            frame = encode_event(event, _SCOPE)
-        except Exception as error:
-            # Bodies are plain data by now; what the encoder still refuses costs this record alone.
-            self.ledger.drop("encoding", 1, f"A log record {name} is lost, it cannot be encoded: {error!r}")
-            return
-        self.outbox.put(Signal.LOGS, frame)
-
     def finish(self, outcome: str, reason: str | None) -> None:
         """Record the end of the run; once."""
         with self._lock:
@@ -300,7 +253,7 @@ class Writer:
             failed = outcome == names.OUTCOME_FAILED
             attributes: dict[str, Any] = {
                 names.RUN_OUTCOME: outcome,
-                names.RUN_DURATION: (now - self._file.started_ns) / 1e9,
+                names.RUN_DURATION: (now - self._place.writer.started_ns) / 1e9,
             }
             if reason is not None:
                 attributes[names.RUN_REASON] = reason
@@ -310,8 +263,7 @@ class Writer:
                 step=self._step(),
                 severity=Severity.ERROR if failed else Severity.INFO,
             )
-            self._file = replace(self._file, ended_ns=now, outcome=outcome)
-            self._write_file()
+            self._place.describe(ended_ns=now, outcome=outcome)
 
     def close(self, timeout: float) -> None:
         """Send what can be sent within `timeout` seconds, and give the folder up; an unused one is removed."""
@@ -320,14 +272,12 @@ class Writer:
         self._devices.finish(timeout / 2, self._clock)
         self.outbox.flush(max(0.0, deadline - self._clock.monotonic()))
         self.outbox.close(max(0.0, deadline - self._clock.monotonic()))
-        self._owner.release()
-        if not self._begun:
-            _remove_unused(self.folder)
+        self._place.release(unused=not self._begun)
 
     def abandon(self) -> None:
         """Drop everything inherited in the child of a fork."""
         self.ledger.abandon()
-        self._owner.abandon()
+        self._place.abandon()
         self.outbox.abandon()
 
     def _housekeeping(self) -> None:
@@ -350,15 +300,6 @@ class Writer:
     def _emit_hyperparameters(self) -> None:
         self.emit(names.EVENT_HYPERPARAMETERS, body=self._hyperparameters.nested())
 
-    def _common_attributes(self, step: int | None) -> dict[str, Any]:
-        attributes: dict[str, Any] = self._run_attributes() | {
-            names.LOG_RECORD_UID: uuid.UUID(bytes=os.urandom(16), version=4).hex,
-            names.PROCESS_PID: os.getpid(),
-        }
-        if step is not None:
-            attributes[names.STEP] = step
-        return attributes
-
     def _run_attributes(self) -> dict[str, Any]:
         attributes: dict[str, Any] = {names.RANK: self.launch.ranks.rank}
         if self.identity is not None:
@@ -376,7 +317,7 @@ class Writer:
             self.launch.user_resource,
             identity=self.identity,
             run_name=self._run_name,
-            writer=self._file.writer,
+            writer=self._place.writer.writer,
             ranks=self.launch.ranks,
             host=self.launch.host,
             restart_count=self.launch.restart_count,
@@ -392,36 +333,7 @@ class Writer:
 
     def _look_around(self) -> None:
         if self._known is None:
-            found = all_writers(self.launch.directory)
-            self._known = tuple(Known(writer, alive) for path, writer, alive in found if path != self.folder)
-
-    def _create_folder(self, directory: Path, identifier: str) -> Path:
-        folder = directory / STARTING / identifier
-        try:
-            create_runs_folder(directory)
-            make_private_folder(folder)
-            self._file.write(folder)
-        except OSError as error:
-            msg = (
-                f"OTEL_LOGGER_DIR={str(directory)!r} cannot be written: {error}. Name a folder that can, on a disk of "
-                "this machine where there is one."
-            )
-            raise ConfigurationError(msg) from error
-        return folder
-
-    def _move_in(self, identity: Identity) -> None:
-        name = f"{identity.ranks.rank}-{identity.attempt}-{identity.writer}"
-        try:
-            self.outbox.relocate(run_folder(self.launch.directory, identity.run_id) / name)
-        except OSError as error:
-            self.ledger.warn("folder", f"The run's folder cannot be made, its data stays in {self.folder}: {error}")
-        self._write_file()
-
-    def _write_file(self) -> None:
-        try:
-            self._file.write(self.folder)
-        except OSError as error:
-            self.ledger.warn("folder", f"The run's folder does not take writer.json: {error}")
+            self._known = self._place.known()
 
 
 def _only_logs(launch: Launch) -> Routes:
@@ -435,17 +347,3 @@ def _attribute(data: Any) -> Any:
     if isinstance(data, (str, bool, int, float)):
         return data
     return str(data)
-
-
-def _remove_unused(folder: Path) -> None:
-    for path in sorted(folder.glob("**/*"), reverse=True):
-        try:
-            path.rmdir() if path.is_dir() else path.unlink()
-        except OSError:
-            return
-    try:
-        folder.rmdir()
-        folder.parent.rmdir()
-    except OSError:
-        # `.starting` may hold other writers.
-        pass

@@ -30,7 +30,7 @@ LOGGER = [
     {"_version", "contract", "images", "progress", "stamps", "tables", "tabular", "values"},
     {"conventions", "redaction", "folders", "ranks"},
     {"devices", "hyperparameters", "identity", "reading", "settings", "spans", "workbench"},
-    {"recorder", "resource", "shelf", "trainer"},
+    {"recorder", "resource", "shelf", "trainer", "writer_folder", "event_log"},
     {"announce", "launch"},
     {"writer"},
     {"deposits"},
@@ -38,7 +38,9 @@ LOGGER = [
     {"destination"},
     {"composer", "logger"},
     {""},
-    {"demo_model", "demo_report"},
+    {"demo_model", "demo_witness"},
+    {"demo_training"},
+    {"demo_check", "demo_summary"},
     {"demo"},
     {"cli"},
     {"__main__"},
@@ -61,8 +63,8 @@ OWNERS = {
 }
 """The only modules that may import each heavy or optional package, or the global random generator."""
 
-ENVIRONMENT_READERS = {"otel_logger.session"}
-"""The only modules that may touch `os.environ`: it is read once, at construction."""
+ENVIRONMENT_READERS = {"otel_logger.session", "otel_logger.cli"}
+"""The only modules that may touch `os.environ`: it is read once, at construction, or handed on by the command line."""
 
 
 def modules() -> dict[str, ast.Module]:

@@ -48,7 +48,6 @@ class Journal:
         self._buffer = bytearray()
         self._file = -1
         self._is_torn = False
-        self._kind: Kind | None = None
         self._generation = 0
         self._head = 0
         self._offset = 0
@@ -77,7 +76,6 @@ class Journal:
             if generation is not None and generation != self._generation:
                 return False
             self._commit(record)
-            self._kind = kind
             return True
 
     def keep(self, slot: str, kind: Kind, payload: bytes) -> None:
@@ -87,7 +85,6 @@ class Journal:
                 self._rotate()
             self._sticky[slot] = pack_record(kind, payload)
             self._commit(self._sticky[slot])
-            self._kind = kind
 
     def flush(self) -> None:
         """Write what is buffered."""
@@ -120,10 +117,8 @@ class Journal:
     def _is_due(self) -> bool:
         if self._file < 0:
             return True
-        # The head apart, or what is repeated there could fill each segment at once; and a schema is never the last of
-        # its segment, or a row whose schema fills one would not find a segment to follow it in.
-        size = self._offset + len(self._buffer) - self._head
-        return size >= self._segment_size and self._kind is not Kind.SCHEMA
+        # The head apart, or what is repeated there could fill each segment at once.
+        return self._offset + len(self._buffer) - self._head >= self._segment_size
 
     def _rotate(self) -> None:
         if self._file >= 0:
@@ -132,12 +127,12 @@ class Journal:
         header = SegmentHeader(self.signal, self._generation + 1, self._clock.time_ns(), self._writer)
         path = self._folder / segment_name(self.signal, header.sequence)
         try:
-            # O_EXCL: a segment is created by its writer, never reopened (a second one in the folder is an error to see).
+            # O_EXCL: a segment is created by its writer and never reopened; a second writer here is an error to see.
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
         except FileExistsError:
             self._generation = header.sequence
             raise
-        self._file, self._is_torn, self._kind = file, False, None
+        self._file, self._is_torn = file, False
         self._offset = self._count = self._checksum = 0
         try:
             self._write(header.pack())
@@ -168,6 +163,7 @@ class Journal:
         try:
             while written < len(data):
                 written += os.write(self._file, memoryview(data)[written:])
+            self._offset += written
         except BaseException:
             # A torn record would hide all that follow it: take it back, so that the next one can be read. A disk that
             # refuses even that is asked again before anything else is written.
@@ -175,7 +171,6 @@ class Journal:
             with contextlib.suppress(OSError):
                 self._mend()
             raise
-        self._offset += written
 
     def _mend(self) -> None:
         os.ftruncate(self._file, self._offset)

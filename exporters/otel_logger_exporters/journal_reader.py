@@ -92,7 +92,10 @@ class JournalReader:
     def _acknowledged(self) -> Position:
         try:
             words = (self._folder / f"{self.signal.value}.ack").read_text("ascii").split()
-            return Position(int(words[0]), int(words[1]))
+            position = Position(int(words[0]), int(words[1]))
+            if position.offset < HEADER_SIZE:
+                raise ValueError(words)
+            return position
         except (OSError, ValueError, IndexError):
             # Without a readable mark everything is sent again, which is harmless: times and ids are fixed.
             first = segments_of(self._folder, self.signal)

@@ -105,10 +105,10 @@ class Outbox:
             self._ready[signal] = message
         self._keep(journal, "resource", Kind.RESOURCE, ResourceRecord(message, bound).pack())
 
-    def keep_hyperparameters(self, slot: str, nested: Mapping[str, Any], time_ns: int) -> None:
-        """Record what a call logged, so that it is known even if the resource is never bound."""
+    def keep_hyperparameters(self, nested: Mapping[str, Any], time_ns: int) -> None:
+        """Record the hyperparameters known at a time, so that they are known even if the resource is never bound."""
         if (journal := self._journals.get(Signal.METRICS)) is not None:
-            self._keep(journal, slot, Kind.HYPERPARAMETERS, pack_hyperparameters(nested, time_ns))
+            self._keep(journal, "hyperparameters", Kind.HYPERPARAMETERS, pack_hyperparameters(nested, time_ns))
 
     def relocate(self, folder: Path) -> None:
         """Rename the folder; who reads or writes in it waits meanwhile."""

@@ -50,11 +50,11 @@ class ResourceRecord:
 
 
 def pack_hyperparameters(nested: Mapping[str, Any], time_ns: int) -> bytes:
-    """Return the payload of a hyperparameters record: what one call logged, redacted, and when (ns)."""
+    """Return the payload of a hyperparameters record: all that are known, nested and redacted, at a time (ns)."""
     return json.dumps({"time_ns": time_ns, "hyperparameters": nested}, default=str).encode()
 
 
 def unpack_hyperparameters(payload: memoryview) -> tuple[dict[str, Any], int]:
-    """Return what a call logged and its time (ns)."""
+    """Return the hyperparameters of a record, nested, and its time (ns)."""
     content = json.loads(bytes(payload))
     return content["hyperparameters"], content["time_ns"]

@@ -59,9 +59,7 @@ def test_everything_arrives_over_grpc(collector: Collector, tmp_path: Path) -> N
 
 
 @pytest.mark.collector
-def test_everything_arrives_over_http(
-    collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_everything_arrives_over_http(collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A trainer that is closed is at the Collector whole."""
     monkeypatch.chdir(tmp_path)
     endpoint = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.http_endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}

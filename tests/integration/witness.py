@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import torch
 from composer.loggers import InMemoryLogger, LoggerDestination
 
 from otel_logger.composer import OTelLogger
@@ -34,6 +35,7 @@ class Doorman(LoggerDestination):
     """Stands before the logger under test, and notes when each call of `log_metrics` came."""
 
     def __init__(self) -> None:
+        self.started_ns = time.time_ns()
         self.came_ns = 0
 
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
@@ -48,7 +50,6 @@ class Witness(InMemoryLogger):
         super().__init__()
         self._doorman = doorman
         self._path = path
-        self._started_ns = time.time_ns()
         self.calls: list[dict[str, Any]] = []
         self.traces: list[tuple[str, Any, int]] = []
         self.images: list[tuple[str, int, int]] = []
@@ -82,7 +83,7 @@ class Witness(InMemoryLogger):
     def post_close(self) -> None:
         """Write the notes."""
         notes = {
-            "started_ns": self._started_ns,
+            "started_ns": self._doorman.started_ns,
             "ended_ns": time.time_ns(),
             "calls": self.calls,
             # As InMemoryLogger has them: for each key the values in the order of the calls, with their steps.
@@ -104,6 +105,11 @@ class Witness(InMemoryLogger):
     def _step(self) -> int:
         assert self.state is not None
         return self.state.timestamp.batch.value
+
+
+def as_json(value: Any) -> Any:
+    """A value as JSON knows it: of a tensor its number."""
+    return value.item() if isinstance(value, torch.Tensor) else value
 
 
 def load_example() -> ModuleType:

@@ -1,0 +1,73 @@
+"""The event log: log records with an event name, each saying who, when and in which span."""
+
+import os
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext
+
+from otel_logger.conventions import LOG_RECORD_UID, PROCESS_PID, SCOPE_NAME, SCOPE_VERSION, STEP
+from otel_logger_exporters.clock import Clock
+from otel_logger_exporters.items import Event, Severity, encode_event
+from otel_logger_exporters.ledger import Ledger
+from otel_logger_exporters.outbox import Outbox
+from otel_logger_exporters.signals import Signal
+
+__all__ = ["EventLog"]
+
+_SCOPE = InstrumentationScope(SCOPE_NAME, SCOPE_VERSION)
+
+
+class EventLog:
+    """Records events of one writer; `run` gives the attributes that say whose they are, `span` the current span."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        clock: Clock,
+        ledger: Ledger,
+        *,
+        run: Callable[[], Mapping[str, Any]],
+        span: Callable[[], SpanContext | None],
+    ) -> None:
+        self._outbox = outbox
+        self._clock = clock
+        self._ledger = ledger
+        self._run = run
+        self._span = span
+
+    def emit(
+        self,
+        name: str,
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        body: Any = None,
+        step: int | None = None,
+        time_ns: int | None = None,
+        severity: Severity = Severity.INFO,
+        span: SpanContext | None = None,
+    ) -> None:
+        """Record an event, whose body and attributes are plain data; never raises.
+
+        `time_ns` and `span` are those of the moment it tells of, where that is not now.
+        """
+        if self._outbox.journal(Signal.LOGS) is None:
+            return
+        identity = {LOG_RECORD_UID: uuid.UUID(bytes=os.urandom(16), version=4).hex, PROCESS_PID: os.getpid()}
+        event = Event(
+            name=name,
+            time_ns=self._clock.time_ns() if time_ns is None else time_ns,
+            attributes={**self._run(), **identity, **({} if step is None else {STEP: step}), **(attributes or {})},
+            body=body,
+            severity=severity,
+            span=span if span is not None else self._span(),
+        )
+        try:
+            frame = encode_event(event, _SCOPE)
+        except Exception as error:
+            # Plain data always encodes; should it not, it costs this record alone.
+            self._ledger.drop("encoding", 1, f"A log record {name} is lost, it cannot be encoded: {error!r}")
+            return
+        self._outbox.put(Signal.LOGS, frame)

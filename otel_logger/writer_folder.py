@@ -1,0 +1,91 @@
+"""The folder of one writer: made before its run is known, then moved into the run's, and given up at the end."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from otel_logger.folders import STARTING, WriterFile, all_writers, create_runs_folder, run_folder
+from otel_logger.identity import Identity, Known
+from otel_logger_exporters.blob_files import make_private_folder
+from otel_logger_exporters.errors import ConfigurationError
+from otel_logger_exporters.ledger import Ledger
+from otel_logger_exporters.owner import Owner
+
+__all__ = ["WriterFolder"]
+
+
+class WriterFolder:
+    """Creates `<directory>/.starting/<identifier>/`, owns it, and keeps its `writer.json` true.
+
+    Raises ConfigurationError when it cannot be created; nothing raises after that.
+    """
+
+    def __init__(self, directory: Path, identifier: str, started_ns: int, rank: int, ledger: Ledger) -> None:
+        self.path = directory / STARTING / identifier
+        self.writer = WriterFile(identifier[:6], started_ns, rank=rank)
+        self._directory = directory
+        self._ledger = ledger
+        try:
+            create_runs_folder(directory)
+            make_private_folder(self.path)
+            self.writer.write(self.path)
+            self._owner = Owner(self.path)
+        except OSError as error:
+            msg = (
+                f"OTEL_LOGGER_DIR={os.path.relpath(directory)!r} cannot be written: {error}. Name a folder that can, "
+                "on a disk of this machine where there is one."
+            )
+            raise ConfigurationError(msg) from error
+
+    def known(self) -> tuple[Known, ...]:
+        """Return the other writers of the folder of runs; reads all of them."""
+        found = all_writers(self._directory)
+        return tuple(Known(writer, alive) for path, writer, alive in found if path != self.path)
+
+    def move_in(self, identity: Identity, relocate: Callable[[Path], None]) -> None:
+        """Move into the run's folder; `relocate` renames the folder and tells whoever works in it."""
+        target = run_folder(self._directory, identity.run_id) / (
+            f"{identity.ranks.rank}-{identity.attempt}-{identity.writer}"
+        )
+        try:
+            relocate(target)
+            self.path = target
+        except OSError as error:
+            self._ledger.warn("folder", f"The run's folder cannot be made, its data stays in {self.path}: {error}")
+        self.describe(
+            run_id=identity.run_id,
+            run_name=identity.run_name,
+            attempt=identity.attempt,
+            parent_id=identity.parent_id,
+        )
+
+    def describe(self, **changes: Any) -> None:
+        """Change what `writer.json` says."""
+        self.writer = replace(self.writer, **changes)
+        try:
+            self.writer.write(self.path)
+        except OSError as error:
+            self._ledger.warn("folder", f"The run's folder does not take writer.json: {error}")
+
+    def release(self, *, unused: bool) -> None:
+        """Give the folder up; an unused one is removed."""
+        self._owner.release()
+        if unused:
+            _remove(self.path)
+
+    def abandon(self) -> None:
+        """Let the owner's lock be the parent's, in the child of a fork."""
+        self._owner.abandon()
+
+
+def _remove(folder: Path) -> None:
+    try:
+        for path in sorted(folder.glob("**/*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+        folder.rmdir()
+        folder.parent.rmdir()
+    except OSError:
+        # `.starting` may hold other writers; and a folder that cannot be removed does no harm.
+        pass
