@@ -25,8 +25,17 @@ composer = pytest.importorskip("composer", reason="mosaicml is not installed: `m
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
-from composer import Callback, Event, Trainer  # noqa: E402
-from composer.loggers import InMemoryLogger, LoggerDestination  # noqa: E402
+from composer import Callback, Trainer  # noqa: E402
+from composer.callbacks import (  # noqa: E402
+    ImageVisualizer,
+    LRMonitor,
+    OptimizerMonitor,
+    RuntimeEstimator,
+    SpeedMonitor,
+)
+from composer.loggers import FileLogger, InMemoryLogger, LoggerDestination  # noqa: E402
+from composer.models import ComposerClassifier  # noqa: E402
+from torch.utils.data import Dataset, TensorDataset  # noqa: E402
 from tiny import BATCHES, tiny_data, tiny_loader, tiny_trainer  # noqa: E402
 
 import otel_logger  # noqa: E402
@@ -47,7 +56,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_it_is_a_logger_destination_of_composer() -> None:
-    """It is one for `isinstance`, may be hashed and referred to weakly, and takes each call in every form of theirs."""
+    """It is one for `isinstance`, may be hashed and referred to weakly, and takes each call as theirs do."""
     log = OTelLogger()
 
     assert isinstance(log, LoggerDestination)
@@ -56,7 +65,10 @@ def test_it_is_a_logger_destination_of_composer() -> None:
     methods = [name for name in vars(LoggerDestination) if not name.startswith("_")]
     assert {"log_metrics", "log_images", "log_table", "upload_file", "download_file"} < set(methods)
     for name in methods:
-        assert forms(getattr(LoggerDestination, name)) == forms(getattr(OTelLogger, name)), name
+        theirs, ours = parameters(getattr(LoggerDestination, name)), parameters(getattr(OTelLogger, name))
+        assert [(each.name, each.kind) for each in theirs] == [(each.name, each.kind) for each in ours], name
+        for one, other in zip(theirs, ours, strict=True):
+            assert one.default in (inspect.Parameter.empty, other.default), (name, one.name)
     log.close()
     assert [] == writers(), "a logger that nobody used leaves nothing"
 
@@ -120,12 +132,24 @@ def test_closing_again_changes_nothing() -> None:
     assert [names.OUTCOME_FINISHED] == ends(read_run(only_run()))
 
 
-def test_a_program_that_closes_by_hand_ends_well() -> None:
-    """Closed by hand and again at exit, a program ends with status 0, one end, and nothing said of errors."""
-    done = run_program("trainer = tiny_trainer([OTelLogger()])\ntrainer.fit()\ntrainer.close()\n")
+def test_a_program_that_closes_one_trainer_of_two_ends_well() -> None:
+    """Closed by hand, used again, and left to Composer's hooks at exit: two ends, and last words in both attempts."""
+    done = run_program("""
+class LastWords(Callback):
+    def close(self, state, logger):
+        logger.log_metrics({"last": 1.5})
+log = OTelLogger()
+first = tiny_trainer([log], callbacks=[LastWords()])
+first.fit()
+first.close()
+second = tiny_trainer([log], callbacks=[LastWords()])
+second.fit()
+""")
 
     assert (0, False) == (done.returncode, "rror" in done.stderr), done.stderr
-    assert [names.OUTCOME_FINISHED] == ends(read_run(only_run()))
+    run = read_run(only_run())
+    assert [names.OUTCOME_FINISHED] * 2 == ends(run)
+    assert [1, 2] == run.metrics.where(key="last")["attempt"]
 
 
 def test_fitting_twice_records_both() -> None:
@@ -158,27 +182,31 @@ def test_evaluating_without_training() -> None:
     assert [names.OUTCOME_FINISHED] == ends(run)
 
 
-@pytest.mark.parametrize("event", ["BATCH_END", "FIT_END"])
-def test_an_exception_that_ends_the_program_is_the_reason(event: str) -> None:
-    """A program that dies of an exception, in a fit or past its end, leaves a failed run with the exception's words."""
+@pytest.mark.parametrize(
+    ("ending", "step"),
+    [
+        pytest.param('trainer.state.callbacks.append(Failing())\ntrainer.fit()', 1, id="in fit"),
+        pytest.param('trainer.fit()\nraise RuntimeError("no more power")', BATCHES, id="after fit"),
+    ],
+)
+def test_an_exception_that_ends_the_program_is_the_reason(ending: str, step: int) -> None:
+    """A program that dies of an exception, in a fit or after it, leaves a failed run with the exception's words."""
     done = run_program(f"""
 class Failing(Callback):
-    def run_event(self, event, state, logger):
-        if event is Event.{event}:
-            raise RuntimeError("no more power")
-trainer = tiny_trainer([OTelLogger()], callbacks=[Failing()])
-trainer.fit()
+    def batch_end(self, state, logger):
+        raise RuntimeError("no more power")
+trainer = tiny_trainer([OTelLogger()])
+{ending}
 """)
 
-    assert 1 == done.returncode
+    assert (1, True) == (done.returncode, "RuntimeError: no more power" in done.stderr), done.stderr
     run = read_run(only_run())
     (end,) = run.events.where(name=names.EVENT_RUN_END)
     assert ("failed", "RuntimeError: no more power") == (
         end["attributes"][names.RUN_OUTCOME],
         end["attributes"][names.RUN_REASON],
     )
-    assert {"BATCH_END": 1, "FIT_END": BATCHES}[event] == end["step"]
-    assert "ERROR" == end["severity"]
+    assert (step, "ERROR") == (end["step"], end["severity"])
     assert ["failed"] == run.writers["outcome"]
 
 
@@ -277,7 +305,7 @@ def test_workers_of_a_data_loader_disturb_nothing() -> None:
     """Forked workers that hold the logger, and even log, lose and double nothing of what the trainer logs."""
     log, memory = OTelLogger(), InMemoryLogger()
 
-    class Logging(torch.utils.data.Dataset[Any]):
+    class Logging(Dataset[Any]):
         data = tiny_data()
 
         def __len__(self) -> int:
@@ -329,6 +357,40 @@ def test_of_two_ranks_one_sends_metrics_and_both_their_events() -> None:
         attributes[names.RUN_ID] for attributes in run.events["attributes"] if names.RUN_ID in attributes
     }
     assert ["checkpoints/tiny/ep1-ba4-rank0.pt", "checkpoints/tiny/latest-rank0.pt.symlink"] == run.blobs["name"]
+
+
+def test_callbacks_and_loggers_of_composer_log_all_they_have() -> None:
+    """What Composer's own monitors, its image visualizer and its file logger beside us log and upload is there."""
+    log, memory = OTelLogger(), InMemoryLogger()
+    pictures = TensorDataset(torch.rand(32, 3, 6, 6, generator=torch.Generator().manual_seed(3)), torch.arange(32) % 2)
+    module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(108, 2))
+    model = ComposerClassifier(module, num_classes=2)
+    trainer = tiny_trainer(
+        [log, FileLogger("{run_name}/logs-rank{rank}.txt", "{run_name}/logs-rank{rank}.txt"), memory],
+        model=model,
+        optimizers=torch.optim.SGD(model.parameters(), lr=0.1),
+        train_dataloader=tiny_loader(pictures),
+        callbacks=[
+            SpeedMonitor(window_size=1),
+            LRMonitor(),
+            OptimizerMonitor(),
+            RuntimeEstimator(),
+            ImageVisualizer(interval="2ba", num_images=3),
+        ],
+        auto_log_hparams=True,
+        **CHECKPOINTS,
+    )
+    finish(trainer)
+
+    run = read_run(only_run())
+    assert logged(memory) == recorded(run)
+    assert {"l2_norm/grad/global", "throughput/batches_per_sec", "lr-SGD/group0"} < set(run.metrics["key"])
+    kinds = Counter(run.blobs["kind"])
+    assert 6 == kinds["image"], "three each second batch"
+    assert "tiny/logs-rank0.txt" in run.blobs["name"]
+    assert {"stored"} == set(run.blobs["outcome"])
+    assert any(key.startswith("model") for key in run.hyperparameters["key"]), "auto_log_hparams"
+    assert log.stats().is_complete
 
 
 def test_numbers_in_tensors_are_numbers_and_the_rest_is_a_record() -> None:
@@ -431,9 +493,9 @@ def assert_same_weights(one: Trainer, other: Trainer) -> None:
         assert torch.equal(weight, others[name]), name
 
 
-def forms(method: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
-    """How a method may be called: the names, kinds and defaults of its parameters; more optional ones may follow."""
-    return [(each.name, each.kind, each.default) for each in inspect.signature(method).parameters.values()]
+def parameters(method: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters of a method, in their order."""
+    return list(inspect.signature(method).parameters.values())
 
 
 def start_program(text: str, environ: dict[str, str] | None = None) -> subprocess.Popen[str]:

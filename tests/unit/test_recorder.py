@@ -1,10 +1,8 @@
 """What a call logs is on disk when it returns: every number, under its key, with the call's time and step."""
 
-import gc
 import logging
 import math
 import threading
-import time
 from itertools import count
 
 import numpy as np
@@ -14,6 +12,7 @@ from hypothesis import strategies as st
 
 from otel_logger.recorder import SCHEMA_LIMIT, Recorder
 from otel_logger.stamps import Stamper
+from otel_logger.values import key_text
 from otel_logger_exporters.journal import Journal
 from otel_logger_exporters.journal_reader import JournalReader
 from otel_logger_exporters.ledger import Ledger
@@ -424,23 +423,10 @@ def test_whatever_is_logged_is_read_back(tmp_path_factory, made):
     expected = []
     for metrics, step in made:
         carried, leftover = case.recorder.record(metrics, step)
-        numbers = {key: value for key, value in metrics.items() if isinstance(value, (int, float))}
-        expected += [
-            (str(key).encode("utf-8", "backslashreplace").decode(), step, value) for key, value in numbers.items()
-        ]
-        assert carried is bool(numbers)
-        assert len(metrics) - len(numbers) <= len(leftover.others if leftover else {}) + 2
+        is_number = {key: isinstance(value, (int, float)) for key, value in metrics.items()}
+        expected += [(key_text(key), step, metrics[key]) for key, found in is_number.items() if found]
+        assert carried is any(is_number.values())
+        others = {key_text(key) for key, found in is_number.items() if not found}
+        assert others == set(leftover.others if leftover is not None else ())
     assert expected == case.values()
 
-
-def test_a_call_costs_microseconds(case):
-    """The common call of two floats stays far below what a training step could notice."""
-    metrics = {"loss": 0.5, "acc": 0.1}
-    gc.collect()
-    times = []
-    for step in range(300):
-        before = time.perf_counter()
-        case.recorder.record(metrics, step)
-        times.append(time.perf_counter() - before)
-    # Generous, and the best: machines that run tests are busy.
-    assert min(times) < 200e-6
