@@ -57,7 +57,8 @@ class Workbench:
             self._changed.notify_all()
             while (self._jobs or self._busy) and self._is_open() and not sys.is_finalizing():
                 remaining = deadline - self._clock.monotonic()
-                if remaining <= 0 or self._thread is None or not self._thread.is_alive():
+                is_over = self._thread is None or not self._thread.is_alive() or (self._stopped and not self._busy)
+                if remaining <= 0 or is_over:
                     break
                 self._changed.wait(remaining)
             return len(self._jobs) + self._busy

@@ -89,7 +89,13 @@ class Lane:
         What the endpoint took of a batch of several requests is not sent again with those that it did not.
         """
         deadline = None if timeout is None else self._clock.monotonic() + timeout
+        cut = self.reader.cut
         batch = self.reader.next_batch(self._limit)
+        if self.reader.cut > cut:
+            self._ledger.warn(
+                f"damage {self.signal.value}",
+                f"{self.reader.cut - cut} bytes of recorded {self.signal.value} are damaged on disk and are not sent.",
+            )
         if batch is None:
             return Progress.EMPTY
         encoded = self._encode(batch)
@@ -106,7 +112,7 @@ class Lane:
                 return Progress.HELD
             answer = self._transport.send(body, remaining)
             if answer.verdict is not Verdict.ACCEPTED:
-                return self._not_accepted(batch, encoded, answer)
+                return self._not_accepted(batch, encoded, taken, answer)
             taken, refused = taken + 1, refused + self._partial(answer)
             self._partly = batch.end, taken, refused
         self._forget(batch, encoded, refused)
@@ -136,13 +142,13 @@ class Lane:
             )
         return answer.rejected
 
-    def _not_accepted(self, batch: Batch, encoded: Encoded, answer: Answer) -> Progress:
+    def _not_accepted(self, batch: Batch, encoded: Encoded, taken: int, answer: Answer) -> Progress:
         said = f"{answer.code}: {answer.message}" if answer.message else answer.code
         if answer.verdict is Verdict.REFUSED:
             if len(batch.contents) > 1:
                 self._limit = len(batch.contents) // 2
                 return Progress.DELIVERED
-            path = self._rejected.put(self.signal, encoded.bodies, said, self._clock.time_ns())
+            path = self._rejected.put(self.signal, encoded.bodies[taken:], said, self._clock.time_ns())
             self._ledger.warn(
                 f"refused {self.signal.value}",
                 f"The endpoint refuses {self.signal.value} ({said}). What it refuses is kept in {path}.",

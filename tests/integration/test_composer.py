@@ -1,4 +1,4 @@
-"""The example with real Composer: everything that it logs arrives, once and whole, at a real Collector or in a folder."""
+"""The example with real Composer: all that it logs arrives, once and whole, at a real Collector or in a folder."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from otel_logger import read_run
 pytestmark = pytest.mark.composer
 
 WITNESS = Path(__file__).with_name("witness.py")
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "composer_digits.py"
 
 EPOCHS = 2
 BATCHES = 24
@@ -36,6 +37,7 @@ ALL_BATCH_SPANS = "1000000"
 
 # Longer than the interval in which data is sent: what waits for hyperparameters must wait for them all.
 PAUSE_SECONDS = 5.0
+PROGRAM_SECONDS = 150
 
 
 @pytest.mark.collector
@@ -47,7 +49,7 @@ def test_everything_arrives_over_grpc(collector: Collector, tmp_path: Path) -> N
         "OTEL_LOGGER_BATCH_SPANS": ALL_BATCH_SPANS,
     }
 
-    done = run_alone(tmp_path, environ, pause=PAUSE_SECONDS)
+    done = run_program([str(WITNESS), "notes.json", str(PAUSE_SECONDS)], tmp_path, environ)
 
     received = collector.stop_and_read()
     check_everything(facts_received(received), read_notes(tmp_path))
@@ -97,15 +99,30 @@ def test_traces_of_batches_without_a_span_are_log_records(tmp_path: Path, monkey
     assert set(STEPS) - with_span == as_records, "either a span or records, never both"
 
 
-def run_alone(folder: Path, environ: dict[str, str], pause: float) -> subprocess.CompletedProcess[str]:
-    """Runs the example beside witnesses as a program; returns its end, which is a good one."""
+def test_the_example_runs_as_it_is(tmp_path: Path) -> None:
+    """As users start it, the example trains, says where its data is when it starts and ends, and leaves a whole run."""
+    done = run_program([str(EXAMPLE)], tmp_path, dict(os.environ))
+
+    (folder,) = (tmp_path / "otel_logs").glob("digits-*")
+    run = read_run(folder)
+    assert ["finished"] == run.writers["outcome"]
+    assert list(STEPS) == run.metrics.where(key="loss/train/total")["step"]
+    assert {"file", "image", "table"} == set(run.blobs["kind"])
+    first, last = (line for line in done.stderr.splitlines() if line.startswith("otel_logger: "))
+    assert "kept in otel_logs" in first
+    assert f"{len(run.metrics)} values" in last
+    assert f"kept in otel_logs{os.sep}{folder.name}" in last
+
+
+def run_program(arguments: list[str], folder: Path, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Runs a Python program in a folder; returns its end, which is a good one."""
     done = subprocess.run(
-        [sys.executable, str(WITNESS), "notes.json", str(pause)],
+        [sys.executable, *arguments],
         cwd=folder,
         env=environ,
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=PROGRAM_SECONDS,
         check=False,
     )
     assert 0 == done.returncode, done.stderr
@@ -171,7 +188,7 @@ def check_values(facts: Facts, notes: dict[str, Any]) -> None:
 
 
 def call_windows(calls: list[dict[str, Any]]) -> list[tuple[int, int]]:
-    """For each call the earliest and the latest time it can have: whole milliseconds, one apart, so a burst runs ahead."""
+    """For each call the earliest and the latest time it can have: whole milliseconds, no two the same."""
     windows = []
     latest = 0
     for call in calls:
@@ -257,7 +274,7 @@ def check_spans(facts: Facts, notes: dict[str, Any]) -> None:
 
 
 def check_traces(facts: Facts, notes: dict[str, Any]) -> None:
-    """Asserts that each trace is there once: an event of the span of its batch or, where that has none, a log record."""
+    """Asserts that each trace is there once: an event of its batch's span or, where that has none, a log record."""
     epochs = facts.spans_named(names.SPAN_EPOCH)
     arrived = []
     for span in facts.spans:
@@ -315,7 +332,7 @@ def check_blobs(facts: Facts, notes: dict[str, Any]) -> None:
 
 
 def check_records(facts: Facts, notes: dict[str, Any]) -> None:
-    """Asserts the start and end events and the rest of the log records: who each is of, and that none is there twice."""
+    """Asserts the start and end events, whose each log record is, and that none is there twice."""
     (resource,) = facts.resources
     identity = {key: resource[key] for key in (names.RUN_NAME, names.RANK)}
     settled = {key: resource[key] for key in (names.RUN_ID, names.RUN_ATTEMPT)}
@@ -337,20 +354,12 @@ def check_records(facts: Facts, notes: dict[str, Any]) -> None:
     assert notes["hyperparameters"] == hyperparameters.body
     (words,) = facts.records_named(names.EVENT_VALUES)
     assert ({"odd/word": "text"}, len(STEPS)) == (words.body, words.attributes[names.STEP])
-    assert set(facts_names()) >= {record.name for record in facts.records}
-
-
-def facts_names() -> tuple[str, ...]:
-    """The log records that the example may leave."""
-    return (
-        names.EVENT_RUN_START,
-        names.EVENT_RUN_END,
-        names.EVENT_HYPERPARAMETERS,
-        names.EVENT_VALUES,
+    known = {names.EVENT_RUN_START, names.EVENT_RUN_END, names.EVENT_HYPERPARAMETERS, names.EVENT_VALUES} | {
         names.EVENT_IMAGE,
         names.EVENT_TABLE,
         names.EVENT_FILE,
-    )
+    }
+    assert known == {record.name for record in facts.records}
 
 
 def blob_of(record: RecordFact, media_type: str) -> bytes:

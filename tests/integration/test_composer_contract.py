@@ -21,25 +21,25 @@ import pytest
 from otel_logger import ConfigurationError, Run, read_run
 from otel_logger import conventions as names
 
-composer = pytest.importorskip("composer", reason="mosaicml is not installed: `make test-all` installs it")
+pytest.importorskip("composer", reason="mosaicml is not installed: `make test-all` installs it")
 
-import numpy as np  # noqa: E402
-import torch  # noqa: E402
-from composer import Callback, Trainer  # noqa: E402
-from composer.callbacks import (  # noqa: E402
+import numpy as np
+import torch
+from composer import Callback, Trainer
+from composer.callbacks import (
     ImageVisualizer,
     LRMonitor,
     OptimizerMonitor,
     RuntimeEstimator,
     SpeedMonitor,
 )
-from composer.loggers import FileLogger, InMemoryLogger, LoggerDestination  # noqa: E402
-from composer.models import ComposerClassifier  # noqa: E402
-from torch.utils.data import Dataset, TensorDataset  # noqa: E402
-from tiny import BATCHES, tiny_data, tiny_loader, tiny_trainer  # noqa: E402
+from composer.loggers import FileLogger, InMemoryLogger, LoggerDestination
+from composer.models import ComposerClassifier
+from tiny import BATCHES, tiny_data, tiny_loader, tiny_trainer
+from torch.utils.data import Dataset, TensorDataset
 
-import otel_logger  # noqa: E402
-from otel_logger.composer import OTelLogger  # noqa: E402
+import otel_logger
+from otel_logger.composer import OTelLogger
 
 pytestmark = pytest.mark.composer
 
@@ -84,8 +84,9 @@ def test_a_logger_used_by_two_trainers_goes_on_with_its_run() -> None:
     run = read_run(only_run())
     assert first == log.run_id == run.run_id
     assert [(1, "finished"), (2, "finished")] == list(zip(run.writers["attempt"], run.writers["outcome"], strict=True))
+    assert {"tiny"} == {resource[names.RUN_NAME] for resource in run.resources.values()}
     assert logged(memory) == recorded(run)
-    assert [1, 2] == sorted(set(run.metrics["attempt"]))
+    assert {1, 2} == set(run.metrics["attempt"])
 
 
 def test_a_logger_given_to_a_trainer_of_another_name_begins_another_run() -> None:
@@ -178,14 +179,16 @@ def test_evaluating_without_training() -> None:
     run = read_run(only_run())
     assert "metrics/eval/MulticlassAccuracy" in run.metrics["key"]
     assert logged(memory) == recorded(run)
-    assert ["eval"] == [attributes[names.EVALUATOR] for attributes in run.spans.where(name=names.SPAN_EVAL)["attributes"]]
+    assert ["eval"] == [
+        attributes[names.EVALUATOR] for attributes in run.spans.where(name=names.SPAN_EVAL)["attributes"]
+    ]
     assert [names.OUTCOME_FINISHED] == ends(run)
 
 
 @pytest.mark.parametrize(
     ("ending", "step"),
     [
-        pytest.param('trainer.state.callbacks.append(Failing())\ntrainer.fit()', 1, id="in fit"),
+        pytest.param("trainer.state.callbacks.append(Failing())\ntrainer.fit()", 1, id="in fit"),
         pytest.param('trainer.fit()\nraise RuntimeError("no more power")', BATCHES, id="after fit"),
     ],
 )
@@ -211,7 +214,7 @@ trainer = tiny_trainer([OTelLogger()])
 
 
 def test_a_run_is_resumed_from_its_store_alone() -> None:
-    """With the local checkpoints gone, autoresume finds them in the store, goes on with the run, and ends as if whole."""
+    """With local checkpoints gone, autoresume finds them in the store, goes on with the run, and ends as if whole."""
     whole = finish(tiny_trainer([], max_duration="2ep"))
     interrupted = tiny_trainer([OTelLogger()], max_duration="2ep", **CHECKPOINTS)
     interrupted.fit(duration="1ep")
@@ -280,7 +283,7 @@ def test_a_checkpoint_of_another_run_is_not_overwritten() -> None:
 
 
 def test_random_numbers_are_the_same_with_and_without() -> None:
-    """A run with the logger, images, tables and checkpoints leaves the generators and the weights that one without does."""
+    """A run with the logger, images, tables and checkpoints ends with the generators and weights of one without."""
 
     class Everything(Callback):
         def batch_end(self, state: Any, logger: Any) -> None:
@@ -373,7 +376,7 @@ def test_callbacks_and_loggers_of_composer_log_all_they_have() -> None:
         callbacks=[
             SpeedMonitor(window_size=1),
             LRMonitor(),
-            OptimizerMonitor(),
+            OptimizerMonitor(batch_log_interval=1),
             RuntimeEstimator(),
             ImageVisualizer(interval="2ba", num_images=3),
         ],
@@ -434,8 +437,8 @@ def test_the_plain_logger_in_a_trainer_says_which_one_to_import() -> None:
     """Constructing a trainer with the logger that is no Composer's fails with the import that is right."""
     log = otel_logger.OTelLogger()
 
-    with pytest.raises(ConfigurationError, match="from otel_logger.composer import OTelLogger"):
-        tiny_trainer([log])  # type: ignore[list-item]
+    with pytest.raises(ConfigurationError, match=r"from otel_logger\.composer import OTelLogger"):
+        tiny_trainer([log])
 
     log.close()
     assert [] == writers()

@@ -19,11 +19,11 @@ NOTHING = {"metrics": 0, "logs": 0, "traces": 0}
         ({}, "metrics, logs, traces kept in otel_logs (no OTEL_EXPORTER_OTLP_ENDPOINT is set)"),
         (
             {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4317"},
-            "metrics, logs, traces to http://collector:4317 (grpc)",
+            "metrics, logs, traces to collector:4317 (grpc)",
         ),
         (
             {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://m:4318/v1/metrics", "OTEL_TRACES_EXPORTER": "none"},
-            "metrics to http://m:4318 (http/protobuf); "
+            "metrics to m:4318 (http/protobuf); "
             "logs kept in otel_logs (no OTEL_EXPORTER_OTLP_ENDPOINT is set); "
             "traces not recorded (OTEL_TRACES_EXPORTER=none)",
         ),

@@ -14,16 +14,21 @@ from otel_logger_exporters.payloads import pack_hyperparameters, unpack_hyperpar
 
 
 class Optimizer(Enum):
+    """A choice with a name."""
+
     ADAM = "adam"
 
 
 class Raising:
+    """An object that has no text."""
+
     def __str__(self) -> str:
         raise RuntimeError("no")
 
 
 @pytest.fixture
 def hyperparameters():
+    """A set without patterns of the user's own."""
     return HyperparameterSet(Redactor())
 
 

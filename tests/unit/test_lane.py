@@ -75,6 +75,7 @@ class _Bench:
         self.connections = 0
         self.ready = True
         self.per_request = None
+        self.divide = False
         self.coalesced = 0
         self.jitter = 1.0
         self.lane = Lane(
@@ -121,6 +122,8 @@ class _Bench:
         if not self.ready:
             return None
         bodies = [frame.body for frame in batch.contents]
+        if self.divide:
+            return Encoded(tuple(bodies[0].split(b"/")))
         size = self.per_request or len(bodies)
         parts = (bodies[start : start + size] for start in range(0, len(bodies), size))
         return Encoded(tuple(b"|".join(part) for part in parts), self.coalesced)
@@ -331,6 +334,16 @@ def test_requests_of_a_batch_that_were_taken_are_not_sent_again(bench):
     assert (5, 1, 0) == bench.counts()
 
 
+def test_a_record_of_several_requests_is_set_aside_from_the_refused_one_on(bench):
+    """What the endpoint took of it is not among what it refused; all of its items count as refused."""
+    bench.divide = True
+    bench.refuse("b")
+    bench.put("a/b/c", items=3)
+    assert Progress.EMPTY is bench.drain()
+    assert {"b", "c"} == bench.rejected()
+    assert (0, 3, 0) == bench.counts()
+
+
 def test_coalesced_values_are_counted_when_they_are_delivered(bench):
     """A batch that is tried twice counts once."""
     bench.coalesced = 5
@@ -370,6 +383,18 @@ def test_a_mark_that_cannot_be_written_counts_as_delivered_all_the_same(bench, t
     assert Progress.EMPTY is bench.drain()
     assert [b"a"] == bench.transport.sent
     assert (1, 0, 0) == bench.counts()
+
+
+def test_damage_is_told(bench, tmp_path, caplog):
+    """What cannot be read back is not passed over in silence, and what is behind it is sent."""
+    bench.put("a")
+    with (tmp_path / "logs-00000001.seg").open("ab") as file:
+        file.write(b"damage")
+    bench.journal.abandon()
+    bench.put("b")
+    assert Progress.EMPTY is bench.drain()
+    assert [b"a", b"b"] == bench.transport.sent
+    assert ["6 bytes of recorded logs are damaged on disk and are not sent."] == caplog.messages
 
 
 def test_a_closed_lane_gives_its_connection_back(bench):

@@ -1,6 +1,7 @@
 """The ledger adds up, and says each thing once a minute."""
 
 import logging
+import threading
 
 import pytest
 
@@ -131,7 +132,9 @@ def test_stats_are_a_picture_of_their_moment(ledger):
 
 def test_a_ledger_counts_on_in_the_child_of_a_fork(ledger):
     """After `abandon` a lock that the parent held is no obstacle."""
-    ledger._lock.acquire()
+    holder = threading.Thread(target=ledger._lock.acquire)
+    holder.start()
+    holder.join()
     ledger.abandon()
     ledger.record(METRICS, 1)
     assert 1 == ledger.stats(frozenset()).recorded["metrics"]

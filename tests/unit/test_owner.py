@@ -14,9 +14,10 @@ from otel_logger_exporters.owner import Owner, is_owned
 ROOT = Path(otel_logger_exporters.__file__).parents[1]
 
 CHILD = """
-import os, sys
+import sys
+from pathlib import Path
 from otel_logger_exporters.owner import Owner
-owner = Owner(sys.argv[1])
+owner = Owner(Path(sys.argv[1]))
 print("owned", flush=True)
 sys.stdin.read()
 """
@@ -74,12 +75,7 @@ def test_the_death_of_the_owner_frees_the_folder(tmp_path, end):
 def test_closing_an_inherited_descriptor_leaves_the_folder_to_the_parent(tmp_path):
     """The child of a fork abandons, and the parent still owns; as with any other duplicate of the descriptor."""
     owner = Owner(tmp_path)
-    (descriptor,) = (
-        int(entry.name)
-        for entry in Path("/dev/fd").iterdir()
-        if entry.is_symlink() and os.path.exists(entry) and os.path.samefile(entry, tmp_path / "owner.lock")
-    )
-    os.close(os.dup(descriptor))
+    os.close(os.dup(owner._file))
     assert is_owned(tmp_path)
     owner.abandon()
     assert not is_owned(tmp_path)

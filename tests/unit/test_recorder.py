@@ -25,7 +25,7 @@ MS = 1_000_000
 START = 1_700_000_000_000 * MS
 
 
-class Clock:
+class _Clock:
     """A clock that moves a second each time it is looked at."""
 
     def __init__(self):
@@ -38,17 +38,17 @@ class Clock:
         return 0.0
 
 
-class Case:
+class _Case:
     """A recorder over a real journal, and what can be read back of it."""
 
     def __init__(self, folder, *, exclude=(), segment_size=2**16):
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self.clock = Clock()
+        self.clock = _Clock()
         self.ledger = Ledger(self.clock, logging.getLogger("test"))
         self.journal = Journal(folder, Signal.METRICS, bytes(16), clock=self.clock, segment_size=segment_size)
         # The journal looks at the clock too, for its segments.
-        self.recorder = Recorder(self.journal, Stamper(Clock().time_ns), self.ledger, exclude=exclude)
+        self.recorder = Recorder(self.journal, Stamper(_Clock().time_ns), self.ledger, exclude=exclude)
 
     def rows(self) -> list[Row]:
         """All rows, read segment by segment."""
@@ -68,24 +68,27 @@ class Case:
 
 @pytest.fixture
 def case(tmp_path):
-    return Case(tmp_path / "journal")
+    """A recorder of a folder of its own."""
+    return _Case(tmp_path / "journal")
 
 
 class Raising:
+    """An object that is neither number nor text."""
+
     def __float__(self):
         raise RuntimeError("no")
 
     __str__ = __index__ = __float__
 
 
-class Device:
+class _Device:
     type = "cuda"
 
 
-class Tensor:
+class _Tensor:
     """A tensor on a device, which nobody may read."""
 
-    device = Device()
+    device = _Device()
 
     def __init__(self, elements=1):
         self._elements = elements
@@ -99,7 +102,7 @@ class Tensor:
     __bool__ = __index__ = __int__ = item = tolist = __len__ = __iter__ = __float__
 
 
-Tensor.__module__ = "torch"
+_Tensor.__module__, _Tensor.__name__ = "torch", "Tensor"
 
 
 def test_a_call_of_floats_is_one_row(case):
@@ -239,7 +242,7 @@ def test_a_step_is_an_integer_of_64_bits(case, step, expected):
         np.float32(1),
         np.array([1, 2]),
         Raising(),
-        Tensor(),
+        _Tensor(),
         type("Odd", (Raising,), {"__module__": "numpy"})(),
     ],
     ids=lambda step: type(step).__name__,
@@ -253,8 +256,8 @@ def test_another_step_is_none_and_counted(case, step):
 
 def test_tensors_on_a_device_are_handed_on_unread(case):
     """One-element tensors on a device go to be copied, others to the log record, and nobody waits for either."""
-    one, several = Tensor(), Tensor(2)
-    carried, leftover = case.recorder.record({"loss": one, 3: Tensor(), "vector": several, "lr": 0.5}, 9)
+    one, several = _Tensor(), _Tensor(2)
+    carried, leftover = case.recorder.record({"loss": one, 3: _Tensor(), "vector": several, "lr": 0.5}, 9)
     assert carried
     assert [("lr", 9, 0.5)] == case.values()
     assert ["loss", "3"] == list(leftover.device)
@@ -273,9 +276,9 @@ def test_late_numbers_have_the_time_and_step_of_their_call(case):
 
 def test_excluded_keys_are_counted_and_nothing_else(tmp_path):
     """Keys that match a pattern are neither recorded nor handed on; the others are as without patterns."""
-    case = Case(tmp_path / "journal", exclude=("l2_norm/*", "*/Max", "7"))
+    case = _Case(tmp_path / "journal", exclude=("l2_norm/*", "*/Max", "7"))
     carried, leftover = case.recorder.record(
-        {"l2_norm/a": 1.0, "loss": 2.0, "x/Max": "text", "x/max": 3.0, 7: 4.0, "l2_norm/t": Tensor()}, 1
+        {"l2_norm/a": 1.0, "loss": 2.0, "x/Max": "text", "x/max": 3.0, 7: 4.0, "l2_norm/t": _Tensor()}, 1
     )
     assert (True, None) == (carried, leftover)
     assert [("loss", 1, 2.0), ("x/max", 1, 3.0)] == case.values()
@@ -321,7 +324,7 @@ def test_keys_that_change_at_every_call_hold_no_memory(case):
 
 def test_schemas_are_written_once_per_segment(tmp_path):
     """The same keys at each step cost one schema in each segment, which can be read alone."""
-    case = Case(tmp_path / "journal", segment_size=4096)
+    case = _Case(tmp_path / "journal", segment_size=4096)
     for number in range(500):
         case.recorder.record({"a": 1.0, "b": float(number)}, number)
     segments = [read_segment(path.read_bytes()) for _, path in segments_of(case.folder, Signal.METRICS)]
@@ -333,7 +336,7 @@ def test_schemas_are_written_once_per_segment(tmp_path):
 @pytest.mark.parametrize("metrics", [{"k" * 10_000: 1.0}, {f"key {n}": float(n) for n in range(1000)}])
 def test_keys_larger_than_a_segment(tmp_path, metrics):
     """A set of keys that fills a segment alone is recorded, and the calls after it too."""
-    case = Case(tmp_path / "journal", segment_size=1024)
+    case = _Case(tmp_path / "journal", segment_size=1024)
     for step in range(3):
         case.recorder.record(metrics, step)
         case.recorder.record({"a": 0.5}, step)
@@ -344,7 +347,7 @@ def test_keys_larger_than_a_segment(tmp_path, metrics):
 
 def test_threads_do_not_mix(tmp_path):
     """Calls of several threads are whole rows, each thread's in its order, all in the order of their times."""
-    case = Case(tmp_path / "journal", segment_size=4096)
+    case = _Case(tmp_path / "journal", segment_size=4096)
     calls = 300
 
     def log(thread):
@@ -412,14 +415,16 @@ def test_a_fork_does_not_wait_for_the_parent(case):
 number = st.floats(allow_nan=False) | st.integers(-(2**63), 2**63 - 1) | st.booleans()
 junk = st.none() | st.text() | st.lists(st.integers(), max_size=2) | st.sampled_from(list(BAD.values()))
 keys = st.text(st.characters(), max_size=8) | st.integers(-3, 3) | st.none()
-calls = st.lists(st.tuples(st.dictionaries(keys, number | junk, max_size=5), st.none() | st.integers(-9, 9)), max_size=8)
+calls = st.lists(
+    st.tuples(st.dictionaries(keys, number | junk, max_size=5), st.none() | st.integers(-9, 9)), max_size=8
+)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(calls)
 def test_whatever_is_logged_is_read_back(tmp_path_factory, made):
     """Any calls: their numbers come back exactly, in order; the rest is in what is handed on."""
-    case = Case(tmp_path_factory.mktemp("calls") / "journal", segment_size=256)
+    case = _Case(tmp_path_factory.mktemp("calls") / "journal", segment_size=256)
     expected = []
     for metrics, step in made:
         carried, leftover = case.recorder.record(metrics, step)
@@ -429,4 +434,3 @@ def test_whatever_is_logged_is_read_back(tmp_path_factory, made):
         others = {key_text(key) for key, found in is_number.items() if not found}
         assert others == set(leftover.others if leftover is not None else ())
     assert expected == case.values()
-

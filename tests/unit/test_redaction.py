@@ -231,9 +231,11 @@ def test_keys_can_be_excepted():
     """What matches `allow` is never redacted, whatever its value looks like and `also` says."""
     redactor = Redactor(also=["model.*"], allow=["MODEL.token", "url"])
     data = {"model": {"token": "a", "name": "b"}, "db": {"url": "x://u:p@h"}, "token": "c"}
-    assert {"model": {"token": "a", "name": REDACTED}, "db": {"url": "x://u:p@h"}, "token": REDACTED} == redactor.redact(
-        "", data
-    )
+    assert {
+        "model": {"token": "a", "name": REDACTED},
+        "db": {"url": "x://u:p@h"},
+        "token": REDACTED,
+    } == redactor.redact("", data)
 
 
 json_data = st.recursive(

@@ -11,7 +11,7 @@ MS = 1_000_000
 NOW = 1_700_000_000_000
 
 
-class Clock:
+class _Clock:
     """A clock that shows what the test sets."""
 
     def __init__(self, milliseconds=NOW):
@@ -27,7 +27,7 @@ jumps = st.lists(st.integers(-120_000, 120_000) | st.sampled_from([0, 0, 0, 1, -
 @given(jumps, st.integers(0, MS - 1))
 def test_the_formula_holds_for_any_clock(steps, fraction):
     """t = max(last, min(max(now, last + 1), now + 60 000)) in whole milliseconds, however the clock jumps."""
-    clock, last = Clock(), 0
+    clock, last = _Clock(), 0
     stamper = Stamper(clock.time_ns)
     for step in steps:
         clock.ns += step * MS + fraction
@@ -40,7 +40,7 @@ def test_the_formula_holds_for_any_clock(steps, fraction):
 @given(jumps)
 def test_what_follows_from_it(steps):
     """Times never go backwards, run at most a minute ahead unless the clock was set back, and are equal only then."""
-    clock = Clock()
+    clock = _Clock()
     stamper = Stamper(clock.time_ns)
     times, nows = [], []
     for step in steps:
@@ -56,7 +56,7 @@ def test_what_follows_from_it(steps):
 
 def test_a_burst_runs_a_minute_ahead_and_then_shares():
     """60,001 calls in one millisecond have times of their own, the rest the last of these, until the clock is there."""
-    clock = Clock()
+    clock = _Clock()
     stamper = Stamper(clock.time_ns)
     times = [stamper.stamp() // MS for _ in range(60_005)]
     assert times[:60_001] == list(range(NOW, NOW + 60_001))
@@ -67,7 +67,7 @@ def test_a_burst_runs_a_minute_ahead_and_then_shares():
 
 def test_a_slow_caller_has_the_time_of_the_clock():
     """Calls further apart than a millisecond have the clock's time, cut to milliseconds."""
-    clock = Clock()
+    clock = _Clock()
     stamper = Stamper(clock.time_ns)
     found = []
     for _ in range(3):
@@ -78,7 +78,7 @@ def test_a_slow_caller_has_the_time_of_the_clock():
 
 def test_nanoseconds():
     """With nanoseconds the clock's own time is kept, a nanosecond apart."""
-    clock = Clock()
+    clock = _Clock()
     stamper = Stamper(clock.time_ns, nanoseconds=True)
     clock.ns += 7
     assert [clock.ns + n for n in range(3)] == [stamper.stamp() for _ in range(3)]

@@ -33,7 +33,7 @@ class Device:
         return self.type
 
 
-class Tensor:
+class _Tensor:
     """What this package uses of a torch tensor; one that waits for its device says so by failing."""
 
     def __init__(self, array: Any, *, device: str = "cpu", requires_grad: bool = False) -> None:
@@ -49,8 +49,8 @@ class Tensor:
     def is_complex(self) -> bool:
         return self.array.dtype.kind == "c"
 
-    def detach(self) -> "Tensor":
-        return Tensor(self.array, device=self.device.type)
+    def detach(self) -> "_Tensor":
+        return _Tensor(self.array, device=self.device.type)
 
     def item(self) -> Any:
         assert self.device.type == "cpu", "the training waits for the device"
@@ -67,10 +67,10 @@ class Tensor:
     __len__ = __iter__ = __index__ = __int__ = __bool__ = __array__ = __float__
 
 
-Tensor.__module__ = "torch"
+_Tensor.__module__, _Tensor.__name__ = "torch", "Tensor"
 
 
-class Parameter(Tensor):
+class Parameter(_Tensor):
     """A subclass in a module of its own, as torch.nn.Parameter is."""
 
 
@@ -78,10 +78,14 @@ Parameter.__module__ = "torch.nn.parameter"
 
 
 class Level(enum.IntEnum):
+    """A number with a name."""
+
     HIGH = 3
 
 
 class Colour(enum.Enum):
+    """Names of text and of a tuple."""
+
     RED = "red"
     PAIR = (1, "a")
 
@@ -104,6 +108,8 @@ class Raising:
 
 
 class RaisingNumber(float):
+    """A float that cannot be read as one."""
+
     def __float__(self) -> float:
         raise RuntimeError("no float")
 
@@ -152,10 +158,10 @@ def number(value: Any) -> tuple[type, Any]:
         (np.array([True]), 1.0),
         (np.array([0.25], dtype=np.longdouble), 0.25),
         (np.array([0.25], dtype=object), 0.25),
-        (Tensor(2.5), 2.5),
-        (Tensor([3]), 3.0),
-        (Tensor(True), 1.0),
-        (Tensor(0.5, requires_grad=True), 0.5),
+        (_Tensor(2.5), 2.5),
+        (_Tensor([3]), 3.0),
+        (_Tensor(True), 1.0),
+        (_Tensor(0.5, requires_grad=True), 0.5),
         (Parameter(0.5), 0.5),
     ],
     ids=repr,
@@ -166,7 +172,9 @@ def test_numbers_are_floats_where_float64_holds_them(value, expected):
     assert math.copysign(1, expected) == math.copysign(1, as_number(value))
 
 
-@pytest.mark.parametrize("value", [math.nan, np.float16("nan"), np.array([math.nan]), Decimal("NaN"), Tensor(math.nan)])
+@pytest.mark.parametrize(
+    "value", [math.nan, np.float16("nan"), np.array([math.nan]), Decimal("NaN"), _Tensor(math.nan)]
+)
 def test_nan_is_a_number(value):
     """NaN is recorded as what it is."""
     assert type(as_number(value)) is float
@@ -176,7 +184,7 @@ def test_nan_is_a_number(value):
 @pytest.mark.parametrize("value", [2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63) + 1])
 def test_integers_that_float64_cannot_hold_stay_integers(value):
     """An int of 64 bits is exact, whoever holds it."""
-    for given_value in (value, Count(value), np.int64(value), np.array([value]), Tensor([value])):
+    for given_value in (value, Count(value), np.int64(value), np.array([value]), _Tensor([value])):
         assert number(given_value) == (int, value)
 
 
@@ -231,9 +239,9 @@ def test_an_integer_is_exact_or_told(value):
         np.ma.masked_array([3], mask=[True]),
         Decimal("sNaN"),
         Fraction(10**400),
-        Tensor([]),
-        Tensor([1.0, 2.0]),
-        Tensor(1j),
+        _Tensor([]),
+        _Tensor([1.0, 2.0]),
+        _Tensor(1j),
         Raising(),
         float,
     ],
@@ -253,12 +261,12 @@ def test_the_exception_of_a_number_of_the_callers_own_is_its_callers():
 
 def test_tensors_are_known_by_the_module_of_their_class():
     """Tensors and their subclasses are recognised without importing torch, and those on a device told apart."""
-    assert is_tensor(Tensor(1))
+    assert is_tensor(_Tensor(1))
     assert is_tensor(Parameter(1))
     assert not is_tensor(np.array(1))
-    assert is_device_tensor(Tensor(1, device="cuda"))
-    assert is_device_tensor(Tensor(1, device="meta"))
-    assert not is_device_tensor(Tensor(1))
+    assert is_device_tensor(_Tensor(1, device="cuda"))
+    assert is_device_tensor(_Tensor(1, device="meta"))
+    assert not is_device_tensor(_Tensor(1))
 
 
 def test_neither_numpy_nor_torch_is_imported():
@@ -307,10 +315,10 @@ Point = namedtuple("Point", "x y")
         (np.bool_(True), True),
         (np.datetime64("2020-01-01"), "2020-01-01"),
         (np.zeros((64, 64), np.int8), "array of shape (64, 64), dtype int8"),
-        (Tensor([1, 2]), [1, 2]),
-        (Tensor([0.5], requires_grad=True), [0.5]),
-        (Tensor(np.zeros(2000)), "tensor of shape (2000,), dtype torch.float64, device cpu"),
-        (Tensor([1], device="cuda"), "tensor of shape (1,), dtype torch.int64, device cuda"),
+        (_Tensor([1, 2]), [1, 2]),
+        (_Tensor([0.5], requires_grad=True), [0.5]),
+        (_Tensor(np.zeros(2000)), "tensor of shape (2000,), dtype torch.float64, device cpu"),
+        (_Tensor([1], device="cuda"), "tensor of shape (1,), dtype torch.int64, device cuda"),
         (list(range(2000)), "list of 2000 items"),
         (Path("/a"), "/a"),
         ("\ud800", "\\ud800"),
@@ -410,15 +418,21 @@ def test_keys_are_text():
 
 
 class Liar(list):
+    """A list of a length that there is not."""
+
     def __len__(self) -> int:
         return -1
 
 
 class Module:
+    """An object of a class that is in no module."""
+
     __module__ = None  # type: ignore[assignment]
 
 
 class Masquerade:
+    """An object that does not tell its class."""
+
     @property
     def __class__(self):  # type: ignore[override]
         raise RuntimeError("no class")
@@ -434,6 +448,7 @@ class Hostile(enum.Enum):
     MASQUERADE = 4
 
     def build(self) -> Any:
+        """The value itself."""
         return (Raising, lambda: RaisingNumber(1), lambda: Liar([1]), Module, Masquerade)[self.value]()
 
 
@@ -474,9 +489,9 @@ scalars = (
             np.zeros(3, "f4,i2"),
             np.array([object(), None, "\ud800"]),
             np.zeros((0, 3)),
-            Tensor([1.0], device="cuda"),
-            Tensor(1j),
-            Tensor([[1, 2]], requires_grad=True),
+            _Tensor([1.0], device="cuda"),
+            _Tensor(1j),
+            _Tensor([[1, 2]], requires_grad=True),
             memoryview(b"ab"),
             bytearray(b"ab"),
             {}.keys(),
@@ -488,9 +503,7 @@ keys = st.text(st.characters()) | st.integers() | st.sampled_from([Hostile.RAISI
 garbage = st.recursive(
     scalars,
     lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.lists(inner, max_size=4).map(tuple)
-        | st.dictionaries(keys, inner, max_size=4)
+        st.lists(inner, max_size=4) | st.lists(inner, max_size=4).map(tuple) | st.dictionaries(keys, inner, max_size=4)
     ),
     max_leaves=12,
 )

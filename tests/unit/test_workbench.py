@@ -16,7 +16,7 @@ LONG = 10.0
 """Seconds that nothing here takes unless it hangs."""
 
 
-class Case:
+class _Case:
     def __init__(self):
         self.open = True
         self.done = []
@@ -34,12 +34,13 @@ class Case:
 
 @pytest.fixture
 def case():
-    case = Case()
-    yield case
-    case.bench.stop()
+    """A bench that is open, and stopped in the end."""
+    made = _Case()
+    yield made
+    made.bench.stop()
 
 
-class Gate:
+class _Gate:
     """A job that is under way until it is let go."""
 
     def __init__(self):
@@ -84,7 +85,7 @@ def test_jobs_wait_until_the_bench_is_open(case):
 def test_what_waits_is_bounded_in_bytes(case, monkeypatch):
     """A job that would exceed the bound is refused; jobs without bytes are not, and what is done makes room."""
     monkeypatch.setattr(workbench, "LARGEST_QUEUE", 100)
-    gate = Gate()
+    gate = _Gate()
     assert case.bench.put(gate, 60)
     assert gate.entered.wait(LONG)
     assert not case.bench.put(case.job("too much"), 41)
@@ -101,7 +102,7 @@ def test_what_waits_is_bounded_in_bytes(case, monkeypatch):
 
 def test_a_drain_ends_at_its_deadline(case):
     """A job that does not end is waited for no longer than told, and counted with those behind it."""
-    gate = Gate()
+    gate = _Gate()
     case.bench.put(gate)
     case.bench.put(case.job("next"))
     assert gate.entered.wait(LONG)
@@ -140,14 +141,13 @@ def test_a_job_may_put_another(case):
 
 def test_after_stop_nothing_is_taken_or_begun(case):
     """The job under way ends, those behind it stay, and no more are taken."""
-    gate = Gate()
+    gate = _Gate()
     case.bench.put(gate)
     case.bench.put(case.job("left"))
     assert gate.entered.wait(LONG)
     case.bench.stop()
     assert not case.bench.put(case.job("late"))
     gate.opened.set()
-    # The end of the thread is what a drain with time left returns at.
     assert 1 == case.bench.drain(LONG)
     assert [] == case.done
 

@@ -1,0 +1,57 @@
+"""Values on a CUDA device: recorded without making the training wait for the device."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from otel_logger import OTelLogger, read_run
+
+torch = pytest.importorskip("torch", reason="torch is not installed: `make test-gpu` installs it")
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture
+def no_waiting() -> Iterator[None]:
+    """Make every wait of this thread for the device an error."""
+    torch.ones(1, device="cuda").item()
+    torch.cuda.set_sync_debug_mode("error")
+    yield
+    torch.cuda.set_sync_debug_mode("default")
+
+
+def test_metrics_on_the_device_are_recorded_without_a_wait(tmp_path: Path, no_waiting: None) -> None:
+    """One-element tensors of any dtype arrive with the time and step of their call, in order."""
+    log = OTelLogger(run_name="gpu", environ={"OTEL_LOGGER_DIR": str(tmp_path)})
+    weight = torch.ones((), device="cuda", requires_grad=True)
+    for step in range(100):
+        loss = (weight * step).sum()
+        log.log_metrics({"loss": loss, "half": loss.to(torch.bfloat16), "host": 1.0}, step=step)
+        # What the caller does with its tensor afterwards is its own affair.
+        loss.detach().zero_()
+    torch.cuda.set_sync_debug_mode("default")
+    log.close()
+
+    assert log.run_dir is not None
+    run = read_run(log.run_dir)
+    assert [(step, float(step)) for step in range(100)] == [
+        (row["step"], row["value"]) for row in run.metrics.where(key="loss")
+    ]
+    times = {key: run.metrics.where(key=key)["time"] for key in ("loss", "host")}
+    assert times["loss"] == times["host"]
+
+
+def test_images_on_the_device_are_stored_without_a_wait(tmp_path: Path, no_waiting: None) -> None:
+    """A batch of images is copied on its device; the background fetches it."""
+    log = OTelLogger(run_name="gpu", environ={"OTEL_LOGGER_DIR": str(tmp_path)})
+    images = torch.zeros(4, 3, 16, 16, device="cuda")
+    log.log_images(images, name="batch", step=1)
+    images.fill_(1.0)
+    torch.cuda.set_sync_debug_mode("default")
+    log.close()
+
+    assert log.run_dir is not None
+    blobs = read_run(log.run_dir).blobs
+    assert ["image"] * 4 == blobs["kind"]
+    assert 1 == len(set(blobs["digest"]))
