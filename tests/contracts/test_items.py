@@ -16,6 +16,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, StatusCode, TraceFlags
 from opentelemetry.trace import Status as ApiStatus
 
+from otel_logger_exporters.decoding import decode_events
 from otel_logger_exporters.items import Event, Severity, encode_event, encode_resource, encode_spans
 
 SCOPE = InstrumentationScope("otel_logger", "1.2.3")
@@ -55,13 +56,15 @@ NESTED = [
         id="mixed list",
     ),
     pytest.param(
-        {"a": {"b": None}, "": b"\0\xff"},
+        {"a": {"b": 1}, "": b"\0\xff"},
         AnyValue(
             kvlist_value=KeyValueList(
                 values=[
                     KeyValue(
                         key="a",
-                        value=AnyValue(kvlist_value=KeyValueList(values=[KeyValue(key="b", value=AnyValue())])),
+                        value=AnyValue(
+                            kvlist_value=KeyValueList(values=[KeyValue(key="b", value=AnyValue(int_value=1))])
+                        ),
                     ),
                     KeyValue(key="", value=AnyValue(bytes_value=b"\0\xff")),
                 ]
@@ -114,6 +117,13 @@ def test_an_event_without_a_span_has_no_ids():
 def test_bodies_of_plain_data(body, expected):
     """A body keeps its types and its nesting, with None, bytes and the whole range of int64."""
     assert expected == _log_record(body=body).body
+
+
+def test_none_in_a_body_reads_as_none():
+    """Encoded as an empty value or as none at all, as releases differ, a key or a place without a value is kept."""
+    body = {"a": {"b": None}, "c": [None, 1]}
+    (event,) = decode_events(encode_event(Event("e", TIME, body=body), SCOPE).body)
+    assert body == event["body"]
 
 
 def test_nan_is_a_body():
