@@ -30,8 +30,9 @@ class WriterFolder:
         try:
             create_runs_folder(directory)
             make_private_folder(self.path)
-            self.writer.write(self.path)
+            # Owned before it is described: a folder that says whose it is and has no owner looks like a dead writer's.
             self._owner = Owner(self.path)
+            self.writer.write(self.path)
         except OSError as error:
             msg = (
                 f"OTEL_LOGGER_DIR={os.path.relpath(directory)!r} cannot be written: {error}. Name a folder that can, "
