@@ -176,7 +176,8 @@ def _readings(array: Pixels) -> Iterator[Pixels]:
 def _to_bytes(array: Pixels) -> Pixels:
     kind = array.dtype.kind
     if kind == "b":
-        return array.astype(np.uint8) * np.uint8(255)
+        white: Pixels = array.astype(np.uint8) * np.uint8(255)
+        return white
     if array.dtype == np.uint8:
         return np.ascontiguousarray(array)
     if kind not in "iuf":
