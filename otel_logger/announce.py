@@ -1,5 +1,6 @@
 """The two lines a user sees: where the data goes, and what became of it."""
 
+import contextlib
 import logging
 import sys
 from collections.abc import Mapping
@@ -15,7 +16,9 @@ __all__ = ["announce", "destinations", "outcome", "shown"]
 def announce(log: logging.Logger, line: str) -> None:
     """Write one line for the user: as INFO where the program shows it, else to standard error."""
     if log.isEnabledFor(logging.INFO) and log.hasHandlers():
-        log.info("%s", line)
+        # A handler or filter of the program's may raise.
+        with contextlib.suppress(Exception):
+            log.info("%s", line)
     elif sys.stderr is not None:
         try:
             sys.stderr.write(f"otel_logger: {line}\n")

@@ -1,8 +1,14 @@
 """OTelLogger for MosaicML Composer's Trainer; the only module that imports Composer."""
 
-from composer.loggers import LoggerDestination
-
 from otel_logger.destination import Destination
+
+try:
+    from composer.loggers import LoggerDestination
+except ModuleNotFoundError as error:
+    if (error.name or "").partition(".")[0] != "composer":
+        raise
+    msg = 'otel_logger.composer needs MosaicML Composer: pip install "otel-logger-destination[composer]"'
+    raise ModuleNotFoundError(msg, name="composer") from error
 
 __all__ = ["OTelLogger"]
 

@@ -24,6 +24,8 @@ from otel_logger_exporters.items import Severity
 
 __all__ = ["Deposits"]
 
+_NO_ROOM = "they come faster than they are stored, or as the logger closes"
+
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
@@ -58,12 +60,14 @@ class Deposits:
             return
         # Copied where they are: to fetch them here would make the training wait for its device.
         copies, wait = keep_on_device(list(images) if several else [images])
+        size = sum(copy.numel() * copy.element_size() for copy in copies if is_device_tensor(copy))
 
         def fetch() -> None:
             wait()
             self._take_images(copies if several else copies[0], name, channels_last, moment)
 
-        self._bench.put(fetch)
+        if not self._bench.put(fetch, size=size):
+            self._ledger.drop("image", len(copies), f"Images {name!r} are lost: {_NO_ROOM}")
 
     def _take_images(self, images: Any, name: str, channels_last: bool, moment: _Moment) -> None:
         from otel_logger.images import snapshot
@@ -75,7 +79,7 @@ class Deposits:
                 continue
             job = _bind(self._store_image, copy, name, channels_last, moment, index, len(copies))
             if not self._bench.put(job, size=copy.nbytes):
-                self._ledger.drop("image", 1, f"Images {name!r} are lost: they come faster than they are stored")
+                self._ledger.drop("image", 1, f"Images {name!r} are lost: {_NO_ROOM}")
 
     def log_table(self, columns: Any, rows: Any, name: str, step: int | None) -> None:
         """Copy a table now, and store it as JSON lines in the background. Never raises."""
@@ -91,7 +95,7 @@ class Deposits:
         # A cell is estimated: a table is small beside images, and counting its bytes would cost what copying it does.
         size = 64 * len(table.rows) * max(1, len(table.columns))
         if not self._bench.put(_bind(self._store_table, table, name, moment), size=size):
-            self._ledger.drop("table", 1, f"Table {name!r} is lost: tables come faster than they are stored")
+            self._ledger.drop("table", 1, f"Table {name!r} is lost: {_NO_ROOM}")
 
     def upload(self, remote_file_name: str, file_path: str | Path, *, overwrite: bool, step: int | None) -> None:
         """Take a private copy now and store it in the background.
@@ -108,7 +112,9 @@ class Deposits:
             self._ledger.drop("file", 1, f"File {remote_file_name!r} is lost, it cannot be copied: {error}")
             self._emit_file(remote_file_name, None, moment, reason=str(error))
             return
-        self._bench.put(_bind(self._store_file, staged, moment))
+        if not self._bench.put(_bind(self._store_file, staged, moment)):
+            path = self._shelf.path(staged)
+            self._ledger.drop("closed", 1, f"File {staged.name!r} comes as the logger closes, its copy stays in {path}")
 
     def download(
         self, remote_file_name: str, destination: str, *, overwrite: bool, progress: Callable[[int], None] | None
@@ -122,9 +128,8 @@ class Deposits:
 
     def close(self, timeout: float) -> None:
         """Store what waits, within `timeout` seconds; files that are left stay staged, the rest is counted as lost."""
-        left = self._bench.drain(timeout)
-        self._bench.stop()
-        if left:
+        self._bench.drain(timeout)
+        if left := self._bench.stop():
             self._ledger.drop("shutdown", left, f"{left} images, tables or files were not stored before the deadline")
 
     def flush(self, timeout: float) -> bool:
@@ -145,7 +150,12 @@ class Deposits:
             return [store]
         runs = []
         for folder in self._directory.iterdir() if self._directory.is_dir() else ():
-            if (folder / "blobs").is_dir() and (writers := writers_of(folder)):
+            try:
+                writers = writers_of(folder) if (folder / "blobs").is_dir() else []
+            except OSError:
+                # Another user's run, which is closed to all but its owner, or a folder that was just removed.
+                continue
+            if writers:
                 newest = writers[-1][1]
                 runs.append((newest.run_name == self._writer.run_name, newest.started_ns, folder))
         return [FileBlobStore(folder / "blobs") for _, _, folder in sorted(runs, reverse=True)]

@@ -4,11 +4,10 @@
 """
 
 import contextlib
-import os
+import logging
 import sys
 import threading
-import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -18,16 +17,20 @@ from opentelemetry.trace import INVALID_SPAN, Span
 
 from otel_logger.identity import Checkpoint, Identity
 from otel_logger.progress import download_progress
-from otel_logger.session import Arguments, AtExit, Session, open_session
+from otel_logger.recorder import as_step
+from otel_logger.session import Arguments, ProcessHooks, Session, open_session
 from otel_logger.settings import Settings
 from otel_logger.trainer import Position, follow
-from otel_logger.values import plain, text
+from otel_logger.values import key_text, text
 from otel_logger_exporters.clock import SystemClock
+from otel_logger_exporters.errors import ConfigurationError
 from otel_logger_exporters.ledger import Stats
 
 __all__ = ["Destination"]
 
 Self = TypeVar("Self", bound="Destination")
+
+_log = logging.getLogger("otel_logger")
 
 _NOTHING: dict[str, int] = {"metrics": 0, "logs": 0, "traces": 0}
 
@@ -51,7 +54,8 @@ class Destination:
             settings: settings in place of the `OTEL_LOGGER_*` variables.
             environ: environment to read in place of the process's own.
         """
-        self._prepare(Arguments(run_name, run_id, settings, environ))
+        # A copy: the caller may change theirs, and `os.environ` itself cannot be pickled.
+        self._prepare(Arguments(run_name, run_id, settings, dict(environ) if environ is not None else None))
         self._open(self._arguments)
 
     def _prepare(self, arguments: Arguments) -> None:
@@ -59,26 +63,34 @@ class Destination:
         self._lock = threading.RLock()
         self._position = Position()
         self._session: Session | None = None
-        self._at_exit = AtExit()
+        self._hooks = ProcessHooks()
         self._is_unpickled = False
-        self._is_forked = False
-        reference = weakref.ref(self)
-        os.register_at_fork(after_in_child=lambda: _abandon(reference))
 
     def _open(self, arguments: Arguments) -> None:
         self._is_unpickled = False
-        self._session = open_session(arguments, SystemClock(), self._position.step, self._at_exit)
+        self._session = open_session(arguments, SystemClock(), self._position.step, self._hooks)
+        if self._session is not None:
+            # Settings are read once. The folder above all: the program may change its directory before it reopens.
+            launch = self._session.launch
+            self._arguments = replace(self._arguments, settings=replace(launch.settings, directory=launch.directory))
+
+    def _reopen(self, arguments: Arguments) -> None:
+        """Open within a call of the training's, which a folder that cannot be written any more must not end."""
+        try:
+            self._open(arguments)
+        except (ConfigurationError, OSError) as error:
+            _log.warning("What is logged from here on is lost, the logger cannot be opened again: %s", error)
 
     def _active(self, items: int = 1) -> Session | None:
         """Return the open session, or None after counting what is lost without one."""
         if self._is_unpickled:
             with self._lock:
                 if self._is_unpickled:
-                    self._open(self._arguments)
+                    self._reopen(self._arguments)
         session = self._session
-        if session is None or (session.is_open and not self._is_forked):
+        if session is None or session.is_open:
             return session
-        if items and self._is_forked:
+        if items and session.is_forked:
             session.ledger.drop(
                 "fork",
                 items,
@@ -144,17 +156,20 @@ class Destination:
         session = self._active(0)
         return session is None or bool(session.guard(session.flush, timeout))
 
-    def span(self, name: str, **attributes: Any) -> contextlib.AbstractContextManager[Span]:
+    @contextlib.contextmanager
+    def span(self, name: str, **attributes: Any) -> Iterator[Span]:
         """Return a context manager (and decorator) that runs a block in a span of this name.
 
         Spans nest, and what `log_traces` gets inside becomes an event of the innermost. An exception is recorded on
-        the span and goes on.
+        the span and goes on. Secrets in attributes and exceptions are replaced by `[redacted]`.
         """
         session = self._sending()
         if session is None:
-            return contextlib.nullcontext(INVALID_SPAN)
-        session.writer.begin()
-        return session.writer.spans.span(name, {text(key): plain(value) for key, value in attributes.items()})
+            yield INVALID_SPAN
+            return
+        session.guard(session.writer.begin)
+        with session.writer.span(name, attributes) as span:
+            yield span
 
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         """Record each value with the time of this call.
@@ -205,9 +220,10 @@ class Destination:
         session = self._sending()
         if session is None:
             return
-        if masks:
-            session.ledger.drop("mask", len(masks), f"Masks of images are not stored yet, those of {name!r} are lost")
-        session.guard(session.deposits.log_images, images, plain(name), channels_last, self._step(step))
+        name = key_text(name)
+        if masks is not None and (count := _length(masks)):
+            session.ledger.drop("mask", count, f"Masks of images are not stored yet, those of {name!r} are lost")
+        session.guard(session.deposits.log_images, images, name, channels_last, self._step(session, step))
 
     def log_table(
         self, columns: list[str], rows: list[list[Any]], name: str = "Table", step: int | None = None
@@ -222,7 +238,7 @@ class Destination:
         """
         session = self._sending()
         if session is not None:
-            session.guard(session.deposits.log_table, columns, rows, plain(name), self._step(step))
+            session.guard(session.deposits.log_table, columns, rows, key_text(name), self._step(session, step))
 
     def upload_file(self, state: Any, remote_file_name: str, file_path: str | Path, *, overwrite: bool = False) -> None:
         """Store a file under a name; its content is that of the moment of this call.
@@ -288,11 +304,11 @@ class Destination:
         self._position.attach(state)
         run_name = getattr(state, "run_name", None)
         session = self._session
-        if session is not None and not session.is_open and not self._is_forked:
+        if session is not None and not session.is_open and not session.is_forked:
             last = session.writer.identity
             name = self._arguments.run_name or session.launch.settings.run_name or run_name
             goes_on = last is not None and name in (None, last.run_name)
-            self._open(self._again(last) if last is not None and goes_on else self._arguments)
+            self._reopen(self._again(last) if last is not None and goes_on else self._arguments)
         if (session := self._active(0)) is not None:
             session.guard(session.writer.begin, text(str(run_name)) if run_name else None)
 
@@ -307,6 +323,7 @@ class Destination:
         if session is None:
             return
         self._position.attach(state)
+        session.guard(session.writer.begin)
         if event == "fit_start":
             session.fits += 1
             session.guard(session.writer.bind)
@@ -387,22 +404,15 @@ class Destination:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over the identity of a checkpoint: the same run if its name is ours, else it becomes the parent."""
         session = self._active(0)
+        if not isinstance(state, Mapping):
+            return
         run_id, run_name, attempt = (state.get(name) for name in ("run_id", "run_name", "attempt"))
         if session is not None and isinstance(run_id, str) and isinstance(run_name, str) and isinstance(attempt, int):
             session.guard(session.writer.resume, Checkpoint(run_id, run_name, attempt))
 
-    def _step(self, step: Any) -> int | None:
-        if step is None:
-            return self._position.step()
-        return int(step) if type(step) is int or type(step).__module__ == "numpy" else None
+    def _step(self, session: Session, step: Any) -> int | None:
+        return self._position.step() if step is None else as_step(step, session.ledger)
 
 
 def _length(values: Any) -> int:
     return len(values) if isinstance(values, Mapping) else 1
-
-
-def _abandon(reference: "weakref.ref[Destination]") -> None:
-    destination = reference()
-    if destination is not None and destination._session is not None and destination._session.is_open:
-        destination._is_forked = True
-        destination._session.abandon()

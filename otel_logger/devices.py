@@ -94,7 +94,8 @@ class DeviceReads:
         self._ledger = ledger
         self._engine = engine or TorchCopies()
         self._pending: deque[_Pending] = deque()
-        self._lock = threading.Lock()
+        # Reentrant: a collection of garbage within may close the logger.
+        self._lock = threading.RLock()
         self._pause = threading.Event()
 
     def __len__(self) -> int:

@@ -1,14 +1,14 @@
 """The hyperparameters of a run: the nested set for the event, the flat part of it for the resource."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from otel_logger.conventions import HPARAM_PREFIX
 from otel_logger.redaction import Redactor
-from otel_logger.values import key_text, plain
+from otel_logger.values import flatten, key_text, plain
 
-__all__ = ["RESOURCE_LIMIT", "HyperparameterSet"]
+__all__ = ["RESOURCE_LIMIT", "HyperparameterSet", "attribute"]
 
 RESOURCE_LIMIT = 60
 """Hyperparameters on the resource at most: Loki accepts 128 attributes of structured metadata, resource and record
@@ -26,7 +26,7 @@ class HyperparameterSet:
 
     def __len__(self) -> int:
         """Return the number of flat hyperparameters."""
-        return sum(1 for _ in _flatten("", self._nested))
+        return sum(1 for _ in flatten(self._nested))
 
     def add(self, hyperparameters: Mapping[Any, Any]) -> dict[str, Any]:
         """Take what a call logged; return it as recorded: plain, with secrets replaced."""
@@ -46,23 +46,15 @@ class HyperparameterSet:
         becomes "None".
         """
         attributes: dict[str, Any] = {}
-        for key, value in _flatten("", self._nested):
+        for key, value in flatten(self._nested):
             if len(attributes) == RESOURCE_LIMIT:
                 break
-            attributes[HPARAM_PREFIX + key] = _attribute(value)
+            attributes[HPARAM_PREFIX + key] = attribute(value)
         return attributes
 
 
-def _flatten(prefix: str, nested: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for key, value in nested.items():
-        name = f"{prefix}.{key}" if prefix else key
-        if isinstance(value, Mapping) and value:
-            yield from _flatten(name, value)
-        else:
-            yield name, value
-
-
-def _attribute(value: Any) -> Any:
+def attribute(value: Any) -> Any:
+    """Return plain data as an attribute that every backend takes: a scalar, a list of one type of them, or JSON."""
     if isinstance(value, _SCALARS):
         return value
     if value is None:

@@ -81,7 +81,7 @@ def settle(
     if run_id is None and checkpoint is not None and checkpoint.run_name == run_name:
         run_id = checkpoint.run_id
     if run_id is None:
-        run_id = _restarted(run_name, known)
+        run_id = _restarted(run_name, known, is_alone=ranks.world_size == 1)
     if run_id is None:
         if ranks.world_size == 1:
             run_id = f"{run_name}-{draw()}"
@@ -104,11 +104,17 @@ def settle(
     return Identity(run_id, run_name, 1 + max(attempts, default=0), writer, ranks, parent, note)
 
 
-def _restarted(run_name: str, known: Iterable[Known]) -> str | None:
-    """Return the id of the newest dead run of this name when a writer of its last attempt has no end, else None."""
+def _restarted(run_name: str, known: Iterable[Known], *, is_alone: bool) -> str | None:
+    """Return the id of the newest dead run of this name when a writer of its last attempt has no end, else None.
+
+    A process that is alone leaves a run that another process goes on with already: of several that start at once
+    after one has died, each is a run of its own but the first. Ranks cannot tell such a one from their own first rank.
+    """
+    known = tuple(known)
+    taken = {item.writer.run_id for item in known if item.alive} if is_alone else set()
     groups: dict[tuple[str, int], list[Known]] = {}
     for item in known:
-        if item.writer.run_name == run_name and item.writer.run_id is not None:
+        if item.writer.run_name == run_name and item.writer.run_id is not None and item.writer.run_id not in taken:
             groups.setdefault((item.writer.run_id, item.writer.attempt), []).append(item)
     # A group with a live writer is our own launch (a rank that was quicker) or another run: not one to restart.
     dead = {key: items for key, items in groups.items() if not any(item.alive for item in items)}

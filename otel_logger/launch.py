@@ -11,6 +11,7 @@ from otel_logger.identity import describe_process, launch_seed
 from otel_logger.ranks import Ranks
 from otel_logger.resource import described_by_user
 from otel_logger.settings import Settings, unknown_variables
+from otel_logger_exporters.errors import ConfigurationError
 from otel_logger_exporters.routes import Routes, routes_from_environ
 
 __all__ = ["Launch", "read_launch"]
@@ -47,10 +48,15 @@ def read_launch(environ: Mapping[str, str], settings: Settings | None) -> Launch
     restarts = environ.get("TORCHELASTIC_RESTART_COUNT", "")
     notes = routes.notes if settings is not None else routes.notes + tuple(unknown_variables(environ))
     settings = settings if settings is not None else Settings.from_environ(environ)
+    try:
+        # Absolute: the program may change its working directory later.
+        directory = settings.directory.absolute()
+    except OSError as error:
+        msg = f"OTEL_LOGGER_DIR={str(settings.directory)!r} is relative to a folder that is gone: give an absolute path"
+        raise ConfigurationError(msg) from error
     return Launch(
         settings=settings,
-        # Absolute: the program may change its working directory later.
-        directory=settings.directory.absolute(),
+        directory=directory,
         routes=routes,
         ranks=ranks,
         user_resource=described_by_user(environ),

@@ -8,6 +8,7 @@ from typing import Any
 from otel_logger import conventions as names
 from otel_logger.folders import WriterFile, writers_of
 from otel_logger.tabular import Table
+from otel_logger.values import flatten
 from otel_logger_exporters.decoding import decode_events, decode_resource, decode_spans
 from otel_logger_exporters.payloads import Frame, ResourceRecord, unpack_hyperparameters
 from otel_logger_exporters.records import Kind, Record
@@ -132,7 +133,7 @@ class _Reading:
                         bound = resource.bound
                 elif record.kind == Kind.HYPERPARAMETERS:
                     nested, time = unpack_hyperparameters(record.payload)
-                    for key, value in _flat("", nested):
+                    for key, value in flatten(nested):
                         if seen.get(key) != repr(value):
                             seen[key] = repr(value)
                             self.hyperparameters.append({"key": key, "value": value, "time": time, **place})
@@ -157,15 +158,6 @@ class _Reading:
                 self.damage.append({"segment": str(path), "bytes": cut})
             if segment is not None:
                 yield segment.records
-
-
-def _flat(prefix: str, nested: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    for key, value in nested.items():
-        name = f"{prefix}.{key}" if prefix else key
-        if isinstance(value, dict) and value:
-            yield from _flat(name, value)
-        else:
-            yield name, value
 
 
 def _is_blob(event: dict[str, Any]) -> bool:

@@ -5,6 +5,7 @@ Values that are no numbers, and tensors whose content is on a device, are handed
 
 import operator
 import threading
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -18,7 +19,7 @@ from otel_logger_exporters.records import Kind
 from otel_logger_exporters.rows import NO_STEP, Schema
 from otel_logger_exporters.signals import Signal
 
-__all__ = ["Leftover", "Recorder"]
+__all__ = ["Leftover", "Recorder", "as_step"]
 
 _FLOATS = frozenset({float})
 _INT64 = range(-(2**63) + 1, 2**63)
@@ -54,6 +55,8 @@ class Recorder:
         self._exclude = exclude
         # Reentrant: a signal handler that logs must not wait for the very call it interrupts.
         self._lock = threading.RLock()
+        self._rows: deque[tuple[tuple[Any, ...], str, tuple[float | int, ...], int, int]] = deque()
+        self._is_writing = False
         self._schemas: dict[tuple[tuple[Any, ...], str], Schema] = {}
         self._generation = -1
 
@@ -117,6 +120,20 @@ class Recorder:
     def _write(
         self, keys: tuple[Any, ...], kinds: str, values: tuple[float | int, ...], time_ns: int, step: int
     ) -> None:
+        self._rows.append((keys, kinds, values, time_ns, step))
+        # A signal handler that logs within leaves its row to the call that it interrupts: written between that call's
+        # schema and its row, it would take the schema's number, and the rows would be read under each other's keys.
+        while self._rows and not self._is_writing:
+            self._is_writing = True
+            try:
+                while self._rows:
+                    self._write_row(*self._rows.popleft())
+            finally:
+                self._is_writing = False
+
+    def _write_row(
+        self, keys: tuple[Any, ...], kinds: str, values: tuple[float | int, ...], time_ns: int, step: int
+    ) -> None:
         try:
             appended = False
             while not appended:
@@ -144,20 +161,26 @@ class Recorder:
     def _step(self, step: Any) -> int:
         if type(step) is int and step in _INT64:
             return step
-        if step is None:
-            return NO_STEP
-        try:
-            # Only NumPy's integers besides int: the __index__ of a tensor would wait for its device.
-            if type(step) is not bool and type(step).__module__ == "numpy" and operator.index(step) in _INT64:
-                return operator.index(step)
-        except Exception:
-            # An array of several, or of no integers; or a __index__ that is not NumPy's.
-            pass
-        self._ledger.adjust("step", 1, f"A step that is no 64-bit integer is recorded as none: {type(step).__name__}")
-        return NO_STEP
+        number = as_step(step, self._ledger)
+        return NO_STEP if number is None else number
 
     def _overflowed(self) -> None:
         self._ledger.adjust("overflow", 1, "An int beyond 64 bits is recorded as the nearest float64")
+
+
+def as_step(step: Any, ledger: Ledger) -> int | None:
+    """Return a step as the integer that it is, or None; what is neither is none too, and counted. Never raises."""
+    if step is None or (type(step) is int and step in _INT64):
+        return step
+    try:
+        # Only NumPy's integers besides int: the __index__ of a tensor would wait for its device.
+        if type(step) is not bool and type(step).__module__ == "numpy" and operator.index(step) in _INT64:
+            return operator.index(step)
+    except Exception:
+        # An array of several, or of no integers; or a __index__ that is not NumPy's.
+        pass
+    ledger.adjust("step", 1, f"A step that is no 64-bit integer is recorded as none: {type(step).__name__}")
+    return None
 
 
 def _are_texts(keys: tuple[Any, ...]) -> bool:

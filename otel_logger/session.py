@@ -4,8 +4,9 @@ import atexit
 import logging
 import os
 import sys
+import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from otel_logger.announce import announce, destinations, outcome, shown
@@ -13,12 +14,13 @@ from otel_logger.conventions import OUTCOME_FAILED, OUTCOME_FINISHED, OUTCOME_IN
 from otel_logger.deposits import Deposits
 from otel_logger.launch import Launch, read_launch
 from otel_logger.settings import Settings
-from otel_logger.values import text
+from otel_logger.values import plain, text
 from otel_logger.writer import Writer
 from otel_logger_exporters.clock import Clock
+from otel_logger_exporters.errors import ConfigurationError
 from otel_logger_exporters.ledger import Ledger, Stats
 
-__all__ = ["Arguments", "AtExit", "Session", "open_session"]
+__all__ = ["Arguments", "ProcessHooks", "Session", "open_session"]
 
 _log = logging.getLogger("otel_logger")
 
@@ -30,28 +32,36 @@ class Arguments:
     run_name: str | None = None
     run_id: str | None = None
     settings: Settings | None = None
-    environ: Mapping[str, str] | None = None
+    # Holds keys of endpoints.
+    environ: Mapping[str, str] | None = field(default=None, repr=False)
 
 
-class AtExit:
-    """Finishes the open session of one logger, where there is one, when the program ends.
+class ProcessHooks:
+    """Finishes the open session of one logger, where there is one, when the program ends, and drops it after a fork.
 
-    Registered when the logger is made, not with each session: exit hooks run in the reverse of that order. Composer's,
-    which closes the logger and whoever logs while closing, is registered before `init` opens a further session.
+    They hold the session, for a logger may be forgotten without being closed. Registered when the logger is made, not
+    with each session: exit hooks run in the reverse of that order. Composer's, which closes the logger and whoever logs
+    while closing, is registered before `init` opens a further session.
     """
 
     def __init__(self) -> None:
         self.session: Session | None = None
         atexit.register(self._finish)
+        os.register_at_fork(after_in_child=self._abandon)
 
     def _finish(self) -> None:
         if (session := self.session) is not None:
             session.note_failure_of_program()
             session.guard(session.finish)
 
+    def _abandon(self) -> None:
+        if (session := self.session) is not None:
+            self.session = None
+            session.abandon()
+
 
 def open_session(
-    arguments: Arguments, clock: Clock, step: Callable[[], int | None], at_exit: AtExit
+    arguments: Arguments, clock: Clock, step: Callable[[], int | None], hooks: ProcessHooks
 ) -> "Session | None":
     """Check the configuration and open a writer; None when OTEL_SDK_DISABLED is set. ConfigurationError if it is wrong.
 
@@ -63,32 +73,35 @@ def open_session(
         if launch.ranks.local_rank == 0:
             announce(_log, "OTEL_SDK_DISABLED=true: nothing is recorded, and nothing is sent")
         return None
-    return Session(arguments, launch, clock, step, at_exit)
+    return Session(arguments, launch, clock, step, hooks)
 
 
 class Session:
     """An open writer with its deposits. `failure` is the exception that ended the program, where one did."""
 
     def __init__(
-        self, arguments: Arguments, launch: Launch, clock: Clock, step: Callable[[], int | None], at_exit: AtExit
+        self, arguments: Arguments, launch: Launch, clock: Clock, step: Callable[[], int | None], hooks: ProcessHooks
     ) -> None:
         self.launch = launch
         self.ledger = Ledger(clock, _log)
         self.is_open = True
+        self.is_forked = False
         self.fits = 0
         self.failure: BaseException | None = None
         self._clock = clock
         self._earlier = id(getattr(sys, "last_value", None))
-        run_name = arguments.run_name or launch.settings.run_name
-        run_id = arguments.run_id or launch.settings.run_id
+        # Reentrant: a signal handler may close the logger that it interrupts closing.
+        self._finishing = threading.RLock()
+        run_name = _given("run_name", arguments.run_name or launch.settings.run_name)
+        run_id = _given("run_id", arguments.run_id or launch.settings.run_id)
         self.writer = Writer(launch, clock, self.ledger, run_name=run_name, run_id=run_id, step=step)
         self.deposits = Deposits(self.writer, clock)
         if run_name is not None or run_id is not None:
             self.writer.settle()
         if launch.ranks.local_rank == 0:
             self._announce_start()
-        self._at_exit = at_exit
-        at_exit.session = self
+        self._hooks = hooks
+        hooks.session = self
 
     def stats(self) -> Stats:
         """Return what became of the data so far."""
@@ -96,30 +109,47 @@ class Session:
 
     def flush(self, timeout: float) -> bool:
         """Store and send everything recorded so far, within `timeout` seconds; return whether nothing is left."""
+        # Beyond a certain number a lock refuses to wait at all.
+        timeout = min(timeout, threading.TIMEOUT_MAX)
         deadline = self._clock.monotonic() + timeout
         stored = self.deposits.flush(timeout)
         return self.writer.outbox.flush(max(0.0, deadline - self._clock.monotonic())) and stored
 
     def finish(self) -> None:
-        """Store, send and say what can be within the shutdown timeout, and give the folder up; once."""
-        if not self.is_open:
-            return
-        self.is_open = False
-        self._at_exit.session = None
+        """Store, send and say what can be within the shutdown timeout, and give the folder up; once.
+
+        Who comes while another thread is at it, as the exit of the program may, waits for that.
+        """
         timeout = self.launch.settings.shutdown_timeout / 1000
+        if not self._finishing.acquire(timeout=timeout + 1):
+            return
+        try:
+            if self.is_open:
+                self.is_open = False
+                self._finish(timeout)
+        finally:
+            if self._hooks.session is self:
+                self._hooks.session = None
+            # Its traceback holds the frames that it came through, and they what is on the GPU.
+            self.failure = None
+            self._finishing.release()
+
+    def _finish(self, timeout: float) -> None:
         deadline = self._clock.monotonic() + timeout
-        if self.writer.is_used:
-            self.writer.bind()
-            self.deposits.close(timeout)
-            self.writer.finish(*self._outcome())
-        self.writer.close(max(0.0, deadline - self._clock.monotonic()))
+        try:
+            if self.writer.is_used:
+                self.writer.bind()
+                self.deposits.close(timeout)
+                self.writer.finish(*self._outcome())
+        finally:
+            self.writer.close(max(0.0, deadline - self._clock.monotonic()))
         if self.writer.is_used and self.launch.ranks.local_rank == 0:
             self._announce_end()
 
     def abandon(self) -> None:
         """Drop everything inherited in the child of a fork, whose parent goes on with it."""
         self.is_open = False
-        self._at_exit.session = None
+        self.is_forked = True
         self.writer.abandon()
 
     def note_failure_of_program(self) -> None:
@@ -162,4 +192,11 @@ class Session:
             return OUTCOME_INTERRUPTED, "the end of fit was not reached"
         if error is None or (isinstance(error, SystemExit) and not error.code):
             return OUTCOME_FINISHED, None
-        return OUTCOME_FAILED, text(f"{type(error).__name__}: {error}")
+        return OUTCOME_FAILED, f"{type(error).__name__}: {plain(error)}"
+
+
+def _given(name: str, value: object) -> str | None:
+    if value is not None and not isinstance(value, str):
+        msg = f"OTelLogger({name}={value!r}): give a str"
+        raise ConfigurationError(msg)
+    return text(value) if value else None

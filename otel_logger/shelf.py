@@ -1,5 +1,6 @@
 """The shelf: files that are uploaded and downloaded by name, from their private copy to the blob store and back."""
 
+import contextlib
 import errno
 import itertools
 import os
@@ -66,17 +67,35 @@ class Shelf:
         if not overwrite:
             self._refuse_taken(remote_file_name, mapped)
         staged = Staged(remote_file_name, mapped, f"{next(self._numbers):08d}", overwrite)
-        copy = self.path(staged)
-        make_private_folder(copy.parent)
-        try:
-            shutil.copyfile(path, copy)
-            copy.chmod(0o600)
-        except OSError:
-            copy.unlink(missing_ok=True)
-            raise
+        while not self._copy(path, staged):
+            pass
         with self._lock:
             self._waiting.setdefault(mapped, []).append(staged)
         return staged
+
+    def _copy(self, source: Path, staged: Staged) -> bool:
+        """Make the private copy; return False when the folder was renamed from under it, before the copy was begun.
+
+        A folder that is renamed later takes the copy with it.
+        """
+        copy = self.path(staged)
+        try:
+            make_private_folder(copy.parent)
+            shutil.copyfile(source, copy)
+        except OSError as error:
+            now = self.path(staged)
+            if isinstance(error, FileNotFoundError) and now != copy and source.is_file():
+                return False
+            now.unlink(missing_ok=True)
+            raise
+        now = self.path(staged)
+        if now != copy and copy.exists():
+            # The name that the folder had was made anew for it.
+            make_private_folder(now.parent)
+            copy.replace(now)
+        with contextlib.suppress(FileNotFoundError):
+            now.chmod(0o600)
+        return True
 
     def path(self, staged: Staged) -> Path:
         """Return where a private copy is now."""
@@ -110,6 +129,9 @@ class Shelf:
         if not overwrite and os.path.lexists(target):
             msg = f"{str(target)!r} exists; pass overwrite=True to replace it with {remote_file_name!r}"
             raise FileExistsError(errno.EEXIST, msg)
+        if target.exists() and not target.is_file():
+            msg = f"{str(target)!r} is no file, and is not replaced by {remote_file_name!r}"
+            raise OSError(errno.EINVAL, msg)
         if (source := self._open_staged(blob_name(remote_file_name))) is not None:
             target.parent.mkdir(parents=True, exist_ok=True)
             with source, temporary_file(target.absolute().parent, 0o666) as (path, file):

@@ -6,8 +6,9 @@ begins a trace of its own, linked to the run's, so that no trace grows for days.
 
 import os
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -30,6 +31,7 @@ from otel_logger.conventions import (
     SPAN_PREDICT,
     SPAN_RUN,
 )
+from otel_logger.values import key_text, text
 from otel_logger_exporters.clock import Clock
 
 __all__ = ["Spans"]
@@ -116,8 +118,8 @@ class Spans:
 
     @property
     def is_thinned(self) -> bool:
-        """Whether a batch is under way that has no span of its own."""
-        return self._thinned
+        """Whether what happens now is in a batch that has no span of its own, nor in a span of the caller's."""
+        return self._thinned and self._user.get() is None
 
     def start_run(self, attributes: Mapping[str, Any]) -> None:
         """Emit the run's span: short, at the start, in the trace of TRACEPARENT where there is one."""
@@ -189,8 +191,10 @@ class Spans:
         return trace.get_current_span(self._root).get_span_context() if self._root is not None else None
 
     @contextmanager
-    def span(self, name: str, attributes: Mapping[str, Any]) -> Iterator[Span]:
-        """Run a block inside a span of the caller's own, child of the current one."""
+    def span(
+        self, name: str, attributes: Mapping[str, Any], redact: Callable[[str], str] = lambda value: value
+    ) -> Iterator[Span]:
+        """Run a block in a span of the caller's own, child of the current one; texts of an exception go by `redact`."""
         around = self.current()
         context = trace.set_span_in_context(around) if around is not None else self._root
         now = self._clock.time_ns()
@@ -198,10 +202,15 @@ class Spans:
         token = self._user.set(span)
         try:
             # use_span makes it OpenTelemetry's current span too, so that instrumented libraries nest in it.
-            with trace.use_span(span, end_on_exit=False, record_exception=True, set_status_on_exception=True):
+            with trace.use_span(span, end_on_exit=False, record_exception=False, set_status_on_exception=False):
                 yield span
+        except Exception as error:
+            _record(error, span, redact)
+            raise
         finally:
-            self._user.reset(token)
+            # A generator may be finished in another context than it began in, which keeps the variable's value.
+            with suppress(ValueError):
+                self._user.reset(token)
             self._close(span)
 
     def _takes_batch(self) -> bool:
@@ -219,3 +228,12 @@ class Spans:
     def _close(self, span: Span) -> None:
         # The clock may have been set back since the start, and no backend takes a span that ends before it began.
         span.end(max(self._clock.time_ns(), getattr(span, "start_time", None) or 0))
+
+
+def _record(error: Exception, span: Span, redact: Callable[[str], str]) -> None:
+    # Not the SDK's record_exception: it calls the exception's `__str__` unguarded, whose own failure would then take
+    # the exception's place, and it knows nothing of secrets.
+    kind, message = type(error).__qualname__, redact(key_text(error))
+    stack = redact(text("".join(traceback.format_exception(type(error), error, error.__traceback__))))
+    span.add_event("exception", {"exception.type": kind, "exception.message": message, "exception.stacktrace": stack})
+    span.set_status(Status(StatusCode.ERROR, f"{kind}: {message}"))

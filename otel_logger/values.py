@@ -6,13 +6,13 @@ Neither NumPy nor torch is imported: their values are known by the module of the
 import math
 import numbers
 from collections import UserString
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from decimal import Decimal
 from enum import Enum
 from itertools import islice
 from typing import Any
 
-__all__ = ["NotANumber", "as_number", "is_device_tensor", "is_tensor", "key_text", "plain", "text"]
+__all__ = ["NotANumber", "as_number", "flatten", "is_device_tensor", "is_tensor", "key_text", "plain", "text"]
 
 _INT64 = range(-(2**63), 2**63)
 
@@ -205,3 +205,13 @@ def _cut(value: str, allowance: _Allowance) -> str:
     if not allowance.takes(min(size, LONGEST_TEXT)):
         return f"{size} characters"
     return text(value) if size <= LONGEST_TEXT else f"{text(value[:LONGEST_TEXT])}… ({size} characters)"
+
+
+def flatten(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the leaves of nested mappings with their keys joined by dots; an empty mapping is a leaf."""
+    for key, value in nested.items():
+        name = f"{prefix}.{key}" if prefix else key
+        if isinstance(value, Mapping) and value:
+            yield from flatten(value, name)
+        else:
+            yield name, value

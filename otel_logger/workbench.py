@@ -1,5 +1,6 @@
 """The workbench, a background thread for what is too slow for the training's: encoding images, storing files."""
 
+import contextlib
 import sys
 import threading
 from collections import deque
@@ -18,7 +19,8 @@ training's."""
 class Workbench:
     """Does jobs one after another, in order, once `is_open` says that it may.
 
-    The thread is a daemon and starts with the first job: a logger that stores nothing has none.
+    The thread is a daemon and starts with the first job: a logger that stores nothing has none. Where none can be
+    started, as at the exit of the interpreter since Python 3.12, `drain` does the jobs itself.
     """
 
     def __init__(self, is_open: Callable[[], bool], clock: Clock, ledger: Ledger) -> None:
@@ -40,8 +42,10 @@ class Workbench:
             self._jobs.append((job, size))
             self._bytes += size
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="otel_logger blobs", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="otel_logger blobs", daemon=True)
+                with contextlib.suppress(RuntimeError):
+                    thread.start()
+                    self._thread = thread
             self._changed.notify_all()
             return True
 
@@ -53,6 +57,13 @@ class Workbench:
     def drain(self, timeout: float) -> int:
         """Wait until all jobs are done, at most `timeout` seconds; return how many are left."""
         deadline = self._clock.monotonic() + timeout
+        if self._thread is None:
+            while self._clock.monotonic() < deadline and self._do_next():
+                pass
+        if threading.current_thread() is self._thread:
+            # A job of the caller's closes the logger, or a collection of garbage that it sets off: it cannot wait for
+            # itself.
+            return len(self._jobs)
         with self._changed:
             self._changed.notify_all()
             while (self._jobs or self._busy) and self._is_open() and not sys.is_finalizing():
@@ -63,11 +74,12 @@ class Workbench:
                 self._changed.wait(remaining)
             return len(self._jobs) + self._busy
 
-    def stop(self) -> None:
-        """Take no more jobs, and end the thread after the one it is at."""
+    def stop(self) -> int:
+        """Take no more jobs, and end the thread after the one it is at; return how many are left undone."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
+            return len(self._jobs) + self._busy
 
     def _run(self) -> None:
         while True:
@@ -76,16 +88,23 @@ class Workbench:
                     self._changed.wait()
                 if self._stopped:
                     return
-                job, size = self._jobs.popleft()
-                self._busy = True
-            try:
-                job()
-            except BaseException as error:
-                # BaseException: a panic of Rust code is one, and would end the thread with all that waits.
-                self._ledger.drop("blob", 1, f"An image, table or file could not be stored: {error!r}")
-            # Dropped before the wait for the next: a job holds its snapshot.
-            del job
-            with self._changed:
-                self._bytes -= size
-                self._busy = False
-                self._changed.notify_all()
+            self._do_next()
+
+    def _do_next(self) -> bool:
+        with self._changed:
+            if self._stopped or not self._jobs or not self._is_open():
+                return False
+            job, size = self._jobs.popleft()
+            self._busy = True
+        try:
+            job()
+        except BaseException as error:
+            # BaseException: a panic of Rust code is one, and would end the thread with all that waits.
+            self._ledger.drop("blob", 1, f"An image, table or file could not be stored: {error!r}")
+        # Dropped before the wait for the next: a job holds its snapshot.
+        del job
+        with self._changed:
+            self._bytes -= size
+            self._busy = False
+            self._changed.notify_all()
+        return True

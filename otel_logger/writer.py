@@ -8,17 +8,19 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope as ProtoScope
 from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import Span
 
 from otel_logger import conventions as names
 from otel_logger.devices import DeviceReads
 from otel_logger.event_log import EventLog
-from otel_logger.hyperparameters import HyperparameterSet
+from otel_logger.hyperparameters import HyperparameterSet, attribute
 from otel_logger.identity import Checkpoint, Identity, Known, settle
 from otel_logger.launch import Launch
 from otel_logger.recorder import Recorder
@@ -26,7 +28,7 @@ from otel_logger.redaction import Redactor
 from otel_logger.resource import resource_attributes
 from otel_logger.spans import Spans
 from otel_logger.stamps import Stamper
-from otel_logger.values import plain
+from otel_logger.values import key_text, plain, text
 from otel_logger.writer_folder import WriterFolder
 from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.items import Severity, encode_resource, encode_spans
@@ -38,6 +40,8 @@ from otel_logger_exporters.signals import Signal
 from otel_logger_exporters.transports import user_agent
 
 __all__ = ["Writer"]
+
+_SCALARS = (str, bool, int, float)
 
 LONGEST_UNBOUND = 600.0
 """Seconds after which the resource is bound although no metric and no `fit_start` has come: a set-up that hangs must
@@ -161,7 +165,7 @@ class Writer:
             if self.identity is not None:
                 return self.identity
             self._look_around()
-            self.identity = settle(
+            identity = settle(
                 run_name=self._run_name or self.launch.script,
                 run_id=self._run_id,
                 writer=self._place.writer.writer,
@@ -171,7 +175,9 @@ class Writer:
                 seed=self.launch.seed,
                 draw=lambda: os.urandom(3).hex(),
             )
-            self._place.move_in(self.identity, self.outbox.relocate)
+            self._place.move_in(identity, self.outbox.relocate)
+            # After the move: with an identity the workbench begins, and looks for staged files where the folder is.
+            self.identity = identity
             self._publish_resource()
             # Said again when it was said before: only now is it known whose start it is.
             self._begun = True
@@ -202,6 +208,7 @@ class Writer:
             if leftover.device:
                 self._devices.add(leftover.device, leftover.time_ns, leftover.step)
             if leftover.others:
+                self.begin()
                 self.emit(
                     names.EVENT_VALUES,
                     body=self._redactor.redact("", plain(leftover.others)),
@@ -233,12 +240,19 @@ class Writer:
         if span is not None and (not span.is_recording() or self.outbox.journal(Signal.TRACES) is None):
             span = None
         if span is not None and mode != "log":
-            attributes: dict[str, Any] = {names.TRACE_VALUE: _attribute(value)}
+            attributes: dict[str, Any] = {names.TRACE_VALUE: value if isinstance(value, _SCALARS) else str(value)}
             if step is not None:
                 attributes[names.STEP] = step
             span.add_event(key or names.EVENT_TRACE, attributes, timestamp=self._clock.time_ns())
         if span is None or mode != "span":
             self.emit(names.EVENT_TRACE, {names.TRACE_NAME: key}, body=value, step=step)
+
+    def span(self, name: str, attributes: Mapping[str, Any]) -> AbstractContextManager[Span]:
+        """Return a context manager that runs a block in a span of the caller's own."""
+        plain_attributes = self._redactor.redact("", {text(key): plain(value) for key, value in attributes.items()})
+        return self.spans.span(
+            key_text(name), {key: attribute(value) for key, value in plain_attributes.items()}, self._redact_text
+        )
 
     def finish(self, outcome: str, reason: str | None) -> None:
         """Record the end of the run; once."""
@@ -288,6 +302,9 @@ class Writer:
     def _record_late(self, metrics: Mapping[str, float | int], time_ns: int, step: int | None) -> None:
         if self._recorder is not None:
             self._recorder.record_late(metrics, time_ns, step)
+
+    def _redact_text(self, value: str) -> str:
+        return str(self._redactor.redact("", value))
 
     def _take_span(self, span: ReadableSpan) -> None:
         try:
@@ -339,11 +356,3 @@ class Writer:
 def _only_logs(launch: Launch) -> Routes:
     none = {signal: Route(signal, Destination.NONE) for signal in (Signal.METRICS, Signal.TRACES)}
     return replace(launch.routes, metrics=none[Signal.METRICS], traces=none[Signal.TRACES])
-
-
-def _attribute(data: Any) -> Any:
-    if data is None:
-        return "None"
-    if isinstance(data, (str, bool, int, float)):
-        return data
-    return str(data)

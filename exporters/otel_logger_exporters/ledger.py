@@ -1,5 +1,6 @@
 """The ledger: what became of everything that was recorded, as numbers; and warnings, one per kind and minute."""
 
+import contextlib
 import logging
 import threading
 from collections import Counter
@@ -102,7 +103,9 @@ class Ledger:
             if now - self._warned.get(kind, -_WARNING_INTERVAL) < _WARNING_INTERVAL:
                 return
             self._warned[kind] = now
-        self._log.warning("%s", message)
+        # A handler or filter of the program's may raise, and a warning must not end what it warns of.
+        with contextlib.suppress(Exception):
+            self._log.warning("%s", message)
 
     def abandon(self) -> None:
         """Take a new lock in the child of a fork, where the parent's may be held for ever."""

@@ -150,6 +150,8 @@ class Outbox:
         """Drop everything inherited in the child of a fork: the parent owns the files and sends them."""
         for journal in self._journals.values():
             journal.abandon()
+        # A span that was open at the fork ends in both: it is the parent's, and here it must not begin a segment.
+        self._journals = {}
 
     def _keep(self, journal: Journal, slot: str, kind: Kind, payload: bytes) -> None:
         try:

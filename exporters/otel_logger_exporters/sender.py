@@ -53,7 +53,8 @@ class Sender:
         """Attempt at once, whatever the back-off, to send everything recorded so far; return whether all was taken."""
         deadline = self._clock.monotonic() + timeout
         # At interpreter exit daemon threads are gone, and waiting for one would be for ever.
-        if not self._thread.is_alive() or sys.is_finalizing():
+        # Nor can the thread wait for itself, when garbage that it collects closes the logger.
+        if not self._thread.is_alive() or sys.is_finalizing() or threading.current_thread() is self._thread:
             return False
         with self._changed:
             # One round answers all who wait, for as long as the most patient of them does.
@@ -74,7 +75,7 @@ class Sender:
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
-        if self._thread.is_alive() and not sys.is_finalizing():
+        if self._thread.is_alive() and not sys.is_finalizing() and threading.current_thread() is not self._thread:
             self._thread.join(max(0.0, timeout))
 
     def _run(self) -> None:
