@@ -70,8 +70,10 @@ def outcome(stats: Stats, folder: str) -> str:
     return "; ".join(parts) or "nothing was recorded"
 
 
-_WORDS: Mapping[str, str] = {"metrics": "values", "logs": "log records", "traces": "spans"}
+_WORDS: Mapping[str, str] = {"metrics": "value", "logs": "log record", "traces": "span"}
 
 
 def _counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {_WORDS[signal]}" for signal, count in counts.items() if count)
+    return ", ".join(
+        f"{count} {_WORDS[signal]}{'' if count == 1 else 's'}" for signal, count in counts.items() if count
+    )

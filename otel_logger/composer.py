@@ -24,3 +24,5 @@ class OTelLogger(Destination, LoggerDestination):  # type: ignore[misc]
 
     The run's name is the trainer's. See `otel_logger.OTelLogger` for what is recorded and where it goes.
     """
+
+    _has_trainer = True

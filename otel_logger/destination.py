@@ -38,6 +38,9 @@ _NOTHING: dict[str, int] = {"metrics": 0, "logs": 0, "traces": 0}
 class Destination:
     """Records what a trainer logs and sends it by OTLP, or keeps it in a folder where no endpoint is set."""
 
+    _has_trainer = False
+    """Whether a trainer will say when its fit begins, and perhaps load a checkpoint before."""
+
     def __init__(
         self,
         *,
@@ -68,7 +71,9 @@ class Destination:
 
     def _open(self, arguments: Arguments) -> None:
         self._is_unpickled = False
-        self._session = open_session(arguments, SystemClock(), self._position.step, self._hooks)
+        self._session = open_session(
+            arguments, SystemClock(), self._position.step, self._hooks, has_trainer=self._has_trainer
+        )
         if self._session is not None:
             # Settings are read once. The folder above all: the program may change its directory before it reopens.
             launch = self._session.launch

@@ -29,11 +29,13 @@ class HyperparameterSet:
         return sum(1 for _ in flatten(self._nested))
 
     def add(self, hyperparameters: Mapping[Any, Any]) -> dict[str, Any]:
-        """Take what a call logged; return it as recorded: plain, with secrets replaced."""
+        """Take what a call logged; return what of it is new or changed, as recorded: plain, with secrets replaced."""
         logged = {key_text(key): plain(value) for key, value in hyperparameters.items()}
-        added: dict[str, Any] = self._redactor.redact("", logged)
-        self._nested.update(added)
-        return added
+        recorded: dict[str, Any] = self._redactor.redact("", logged)
+        # By their text, since NaN differs from itself.
+        new = {k: v for k, v in recorded.items() if k not in self._nested or repr(v) != repr(self._nested[k])}
+        self._nested.update(new)
+        return new
 
     def nested(self) -> dict[str, Any]:
         """Return the full set as logged."""

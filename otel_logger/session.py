@@ -61,11 +61,17 @@ class ProcessHooks:
 
 
 def open_session(
-    arguments: Arguments, clock: Clock, step: Callable[[], int | None], hooks: ProcessHooks
+    arguments: Arguments,
+    clock: Clock,
+    step: Callable[[], int | None],
+    hooks: ProcessHooks,
+    *,
+    has_trainer: bool,
 ) -> "Session | None":
     """Check the configuration and open a writer; None when OTEL_SDK_DISABLED is set. ConfigurationError if it is wrong.
 
-    The run is settled here when the user named it; otherwise when a trainer does.
+    The run is settled here when the user named it, unless `has_trainer`: a trainer may yet load a checkpoint, whose run
+    goes on.
     """
     environ = os.environ if arguments.environ is None else arguments.environ
     launch = read_launch(environ, arguments.settings)
@@ -73,7 +79,9 @@ def open_session(
         if launch.ranks.local_rank == 0:
             announce(_log, "OTEL_SDK_DISABLED=true: nothing is recorded, and nothing is sent")
         return None
-    return Session(arguments, launch, clock, step, hooks)
+    session = Session(arguments, launch, clock, step, hooks)
+    session.start(settle=not has_trainer)
+    return session
 
 
 class Session:
@@ -96,12 +104,16 @@ class Session:
         run_id = _given("run_id", arguments.run_id or launch.settings.run_id)
         self.writer = Writer(launch, clock, self.ledger, run_name=run_name, run_id=run_id, step=step)
         self.deposits = Deposits(self.writer, clock)
-        if run_name is not None or run_id is not None:
-            self.writer.settle()
-        if launch.ranks.local_rank == 0:
-            self._announce_start()
+        self._is_named = run_name is not None or run_id is not None
         self._hooks = hooks
         hooks.session = self
+
+    def start(self, *, settle: bool) -> None:
+        """Settle the run now, if that is wanted and the user named it, and say where the data goes."""
+        if settle and self._is_named:
+            self.writer.settle()
+        if self.launch.ranks.local_rank == 0:
+            self._announce_start()
 
     def stats(self) -> Stats:
         """Return what became of the data so far."""

@@ -88,7 +88,7 @@ def endpoint_from_environ(environ: Mapping[str, str], signal: Signal) -> tuple[E
         parts = parts._replace(path=path, fragment="")
     else:
         if parts.path.strip("/"):
-            notes.append(f"the path {parts.path!r} in {variable} is left out: gRPC has fixed paths")
+            notes.append(f"the path in {variable} is left out: gRPC has fixed paths")
         parts = parts._replace(path="", query="", fragment="")
     timeout, note = _timeout(environ, signal)
     client_key, client_certificate = _client_files(environ, signal)

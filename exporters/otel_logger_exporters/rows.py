@@ -87,14 +87,20 @@ class RowReader:
         return RowReader(self._schemas)
 
     def take(self, record: Record) -> Row | None:
-        """Return the row that `record` holds, or None when it holds none (a schema is remembered)."""
-        if record.kind == Kind.SCHEMA:
-            schema = Schema.unpack(record.payload)
-            self._schemas[schema.identifier] = schema
-        elif record.kind == Kind.ROW:
-            (identifier, _, _) = _FIXED.unpack_from(record.payload)
-            if (schema_of_row := self._schemas.get(identifier)) is not None:
-                return schema_of_row.unpack_row(record.payload)
+        """Return the row that `record` holds, or None when it holds none (a schema is remembered).
+
+        A record that is whole and yet makes no sense, as one of a later version might, is none.
+        """
+        try:
+            if record.kind == Kind.SCHEMA:
+                schema = Schema.unpack(record.payload)
+                self._schemas[schema.identifier] = schema
+            elif record.kind == Kind.ROW:
+                (identifier, _, _) = _FIXED.unpack_from(record.payload)
+                if (schema_of_row := self._schemas.get(identifier)) is not None:
+                    return schema_of_row.unpack_row(record.payload)
+        except (struct.error, UnicodeDecodeError):
+            pass
         return None
 
     def rows(self, records: Iterable[Record]) -> Iterator[Row]:

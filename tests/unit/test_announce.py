@@ -55,16 +55,16 @@ def stats(**fields):
         ({"kept": NOTHING | {"metrics": 5}}, "5 values kept in d"),
         (
             {"delivered": {"metrics": 5, "logs": 2, "traces": 1}, "blobs": 3},
-            "delivered 5 values, 2 log records, 1 spans; 3 blobs stored",
+            "delivered 5 values, 2 log records, 1 span; 3 blobs stored",
         ),
         (
             {"delivered": NOTHING | {"logs": 1}, "waiting": NOTHING | {"metrics": 7}},
-            "delivered 1 log records; 7 values not delivered, they wait in d",
+            "delivered 1 log record; 7 values not delivered, they wait in d",
         ),
         ({"refused": NOTHING | {"traces": 2}}, "2 spans refused by the endpoint"),
         (
             {"kept": NOTHING | {"logs": 1}, "dropped": {"file": 1, "disk": 4}},
-            "1 log records kept in d; lost 4 (disk), 1 (file)",
+            "1 log record kept in d; lost 4 (disk), 1 (file)",
         ),
     ],
 )

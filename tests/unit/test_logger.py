@@ -236,6 +236,38 @@ def test_identity_is_unknown_until_the_trainer_fits(make: Callable[..., OTelLogg
     ]
 
 
+def test_a_named_logger_under_a_trainer_waits_for_its_checkpoint(tmp_path: Path) -> None:
+    """A name given by the user does not settle the run before the trainer has loaded what it resumes from."""
+
+    class TrainersLogger(OTelLogger):
+        _has_trainer = True
+
+    log = TrainersLogger(run_name="digits", environ={"OTEL_LOGGER_DIR": str(tmp_path)})
+    log.init(trainer_state("named otherwise"), None)
+    before = log.run_id
+    log.load_state_dict({"run_id": "digits-abc123", "run_name": "digits", "attempt": 1})
+    log.fit_start(trainer_state("named otherwise"), None)
+    log.close()
+
+    assert before is None
+    assert ("digits-abc123", 2) == (log.run_id, log.state_dict()["attempt"])
+
+
+def test_hyperparameters_that_are_logged_again_unchanged_are_not_recorded_again(
+    make: Callable[..., OTelLogger],
+) -> None:
+    """A call at each step with the same values costs no record each time."""
+    with make() as log:
+        log.log_metrics({"loss": 1.0})
+        for _ in range(10):
+            log.log_hyperparameters({"lr": math.nan, "name": "x"})
+        log.log_hyperparameters({"lr": 0.5})
+
+    assert [math.nan, 0.5] == pytest.approx(
+        [event["body"]["lr"] for event in events(log, "training.hyperparameters")], nan_ok=True
+    )
+
+
 @pytest.mark.parametrize("name", ["..", "a/b/../../c", " ", "x" * 300, "ünï ☃", "../../etc/passwd"])
 def test_any_run_name_has_a_folder_below_the_folder_of_runs(
     make: Callable[..., OTelLogger], tmp_path: Path, name: str
@@ -689,7 +721,7 @@ def test_start_and_end_are_one_line_each(
     assert log.run_dir is not None
     first, last = capsys.readouterr().err.splitlines()
     assert f"run {log.run_id}, attempt 1: metrics, logs, traces kept in {log.run_dir}" in first
-    assert f"run {log.run_id} ended: 1 values, 2 log records, 1 spans kept in " in last
+    assert f"run {log.run_id} ended: 1 value, 2 log records, 1 span kept in " in last
 
 
 def test_only_the_first_process_of_a_node_speaks(
