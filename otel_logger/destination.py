@@ -24,7 +24,7 @@ from otel_logger.trainer import Position, follow
 from otel_logger.values import key_text, text
 from otel_logger_exporters.clock import SystemClock
 from otel_logger_exporters.errors import ConfigurationError
-from otel_logger_exporters.ledger import Stats
+from otel_logger_exporters.ledger import Stats, warn
 
 __all__ = ["Destination"]
 
@@ -84,7 +84,7 @@ class Destination:
         try:
             self._open(arguments)
         except (ConfigurationError, OSError) as error:
-            _log.warning("What is logged from here on is lost, the logger cannot be opened again: %s", error)
+            warn(_log, f"What is logged from here on is lost, the logger cannot be opened again: {error}")
 
     def _active(self, items: int = 1) -> Session | None:
         """Return the open session, or None after counting what is lost without one."""

@@ -18,7 +18,7 @@ from otel_logger.values import plain, text
 from otel_logger.writer import Writer
 from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.errors import ConfigurationError
-from otel_logger_exporters.ledger import Ledger, Stats
+from otel_logger_exporters.ledger import Ledger, Stats, warn
 
 __all__ = ["Arguments", "ProcessHooks", "Session", "open_session"]
 
@@ -190,7 +190,7 @@ class Session:
         announce(_log, who + destinations(self.launch.routes, shown(folder)))
         notes = [*self.launch.notes, *([identity.note] if identity is not None and identity.note else [])]
         for note in notes:
-            _log.warning("%s", note)
+            warn(_log, note)
 
     def _announce_end(self) -> None:
         run = self.writer.identity.run_id if self.writer.identity is not None else ""

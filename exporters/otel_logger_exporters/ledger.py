@@ -10,9 +10,18 @@ from dataclasses import dataclass, field
 from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.signals import Signal
 
-__all__ = ["Ledger", "Stats"]
+__all__ = ["Ledger", "Stats", "warn"]
 
 _WARNING_INTERVAL = 60.0
+
+
+def warn(log: logging.Logger, message: str) -> None:
+    """Write a warning, which never raises; where the program has no handlers, with the name of who speaks."""
+    # Without handlers Python prints the bare message.
+    name = "" if log.hasHandlers() else f"{log.name}: "
+    # A handler or filter of the program's may raise, and a warning must not end what it warns of.
+    with contextlib.suppress(Exception):
+        log.warning("%s%s", name, message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +112,7 @@ class Ledger:
             if now - self._warned.get(kind, -_WARNING_INTERVAL) < _WARNING_INTERVAL:
                 return
             self._warned[kind] = now
-        # A handler or filter of the program's may raise, and a warning must not end what it warns of.
-        with contextlib.suppress(Exception):
-            self._log.warning("%s", message)
+        warn(self._log, message)
 
     def abandon(self) -> None:
         """Take a new lock in the child of a fork, where the parent's may be held for ever."""

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from otel_logger_exporters.ledger import Ledger
+from otel_logger_exporters.ledger import Ledger, warn
 from otel_logger_exporters.signals import Signal
 
 METRICS, LOGS, TRACES = Signal.METRICS, Signal.LOGS, Signal.TRACES
@@ -138,3 +138,10 @@ def test_a_ledger_counts_on_in_the_child_of_a_fork(ledger):
     ledger.abandon()
     ledger.record(METRICS, 1)
     assert 1 == ledger.stats(frozenset()).recorded["metrics"]
+
+
+def test_a_warning_says_who_speaks_where_the_program_has_no_handlers(capsys: pytest.CaptureFixture[str]) -> None:
+    """Python prints the bare message then, and nobody knows whose it is."""
+    warn(logging.Logger("otel_logger"), "the disk is full")
+
+    assert "otel_logger: the disk is full\n" == capsys.readouterr().err

@@ -485,7 +485,7 @@ scalars = (
             np.clongdouble(1),
             np.uint64(2**64 - 1),
             np.ma.masked,
-            np.datetime64("NaT"),
+            np.datetime64("NaT", "s"),
             np.zeros(3, "f4,i2"),
             np.array([object(), None, "\ud800"]),
             np.zeros((0, 3)),
