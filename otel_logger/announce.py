@@ -5,6 +5,7 @@ import logging
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
 
 from otel_logger_exporters.ledger import Stats
 from otel_logger_exporters.routes import Destination, Routes
@@ -60,7 +61,9 @@ def outcome(stats: Stats, folder: str) -> str:
     if any(stats.kept.values()):
         parts.append(f"{_counts(stats.kept)} kept in {folder}")
     if any(stats.waiting.values()):
-        parts.append(f"{_counts(stats.waiting)} not delivered, they wait in {folder}")
+        parts.append(
+            f"{_counts(stats.waiting)} not delivered, they wait; send them with `otel-logger sync {quote(folder)}`"
+        )
     if any(stats.refused.values()):
         parts.append(f"{_counts(stats.refused)} refused by the endpoint")
     if stats.dropped:

@@ -4,6 +4,7 @@ What a command needs is loaded by it: `otel-logger --help` must not wait for Num
 """
 
 import os
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
@@ -59,6 +60,32 @@ def demo(
         _fail("demo", error, FAILED)
     except ConfigurationError as error:
         _fail("demo", error, MISUSED)
+
+
+@app.command()
+def sync(
+    path: Annotated[
+        Path | None, typer.Argument(help="A run's folder, or a folder of runs; default OTEL_LOGGER_DIR.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to try for each writer's folder.")] = 30.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per writer's folder.")] = False,
+) -> None:
+    """Send what runs that have ended left on disk, to OTEL_EXPORTER_OTLP_ENDPOINT.
+
+    Deletes nothing and sends nothing twice: what has been acknowledged is marked. A run that is still going on is
+    refused; it sends by itself.
+
+    Exits with 1 and the reason when something stays.
+    """
+    from otel_logger.sync_command import run_sync
+    from otel_logger_exporters.errors import ConfigurationError
+
+    try:
+        complete = run_sync(os.environ, path, timeout=timeout, as_json=as_json)
+    except (ConfigurationError, FileNotFoundError) as error:
+        _fail("sync", error, MISUSED)
+    if not complete:
+        raise typer.Exit(FAILED)
 
 
 def _fail(command: str, error: Exception, code: int) -> NoReturn:

@@ -86,7 +86,8 @@ def _losses(stats: Stats, blobs: int) -> Iterator[str]:
 
 def _undelivered(stats: Stats, folder: Path | None) -> Iterator[str]:
     if waiting := _counts(stats.waiting):
-        yield f"{waiting} have not been delivered, they wait in {folder}: see to the endpoint, and run the demo again"
+        remedy = f"see to the endpoint, then send them with `otel-logger sync {folder}`"
+        yield f"{waiting} have not been delivered, they wait in {folder}: {remedy}"
     if refused := _counts(stats.refused):
         yield f"{refused} were refused by the endpoint"
 

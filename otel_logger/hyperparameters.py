@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from otel_logger.conventions import HPARAM_PREFIX
 from otel_logger.redaction import Redactor
 from otel_logger.values import flatten, key_text, plain
 
-__all__ = ["RESOURCE_LIMIT", "HyperparameterSet", "attribute"]
+__all__ = ["RESOURCE_LIMIT", "HyperparameterSet", "attribute", "resource_part"]
 
 RESOURCE_LIMIT = 60
 """Hyperparameters on the resource at most: Loki accepts 128 attributes of structured metadata, resource and record
@@ -47,12 +48,12 @@ class HyperparameterSet:
         Nested keys are joined with dots. A list of scalars of one type stays a list, other lists become JSON, None
         becomes "None".
         """
-        attributes: dict[str, Any] = {}
-        for key, value in flatten(self._nested):
-            if len(attributes) == RESOURCE_LIMIT:
-                break
-            attributes[HPARAM_PREFIX + key] = attribute(value)
-        return attributes
+        return resource_part(self._nested)
+
+
+def resource_part(nested: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the resource attributes of nested hyperparameters; see `HyperparameterSet.attributes`."""
+    return {HPARAM_PREFIX + key: attribute(value) for key, value in islice(flatten(nested), RESOURCE_LIMIT)}
 
 
 def attribute(value: Any) -> Any:

@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope as ProtoScope
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import Span
 
@@ -29,12 +28,12 @@ from otel_logger.resource import resource_attributes
 from otel_logger.spans import Spans
 from otel_logger.stamps import Stamper
 from otel_logger.values import key_text, plain, text
+from otel_logger.vocabulary import metric_vocabulary
 from otel_logger.writer_folder import WriterFolder
 from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.items import Severity, encode_resource, encode_spans
 from otel_logger_exporters.ledger import Ledger
 from otel_logger_exporters.outbox import Outbox
-from otel_logger_exporters.requests import MetricVocabulary
 from otel_logger_exporters.routes import Destination, Route, Routes
 from otel_logger_exporters.signals import Signal
 from otel_logger_exporters.transports import user_agent
@@ -92,14 +91,7 @@ class Writer:
             writer=identifier.bytes,
             clock=clock,
             ledger=ledger,
-            vocabulary=MetricVocabulary(
-                name_of=names.metric_name,
-                key_attribute=names.METRIC_KEY,
-                step_metric=names.STEP if settings.step_series == "metric" else None,
-                step_unit=names.STEP_UNIT,
-                scope=ProtoScope(name=names.SCOPE_NAME, version=names.SCOPE_VERSION),
-                nanoseconds=settings.time_resolution == "ns",
-            ),
+            vocabulary=metric_vocabulary(settings),
             buffered=settings.durability == "interval",
             interval=settings.flush_interval / 1000,
             user_agent=user_agent(names.SCOPE_VERSION),

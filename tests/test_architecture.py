@@ -21,7 +21,7 @@ EXPORTERS = [
     {"grpc_transport", "http_transport", "routes"},
     {"transports"},
     {"lane"},
-    {"sender"},
+    {"sender", "encoder", "adoption"},
     {"outbox"},
 ]
 """The layers of otel_logger_exporters: a module imports only from those before its own."""
@@ -30,9 +30,9 @@ LOGGER = [
     {"_version", "contract", "images", "progress", "stamps", "tables", "tabular", "values"},
     {"conventions", "redaction", "folders", "ranks"},
     {"devices", "hyperparameters", "identity", "reading", "settings", "spans", "workbench"},
-    {"recorder", "resource", "shelf", "trainer", "writer_folder", "event_log"},
+    {"recorder", "resource", "shelf", "trainer", "vocabulary", "writer_folder", "event_log"},
     {"announce", "launch"},
-    {"writer"},
+    {"syncing", "writer"},
     {"deposits"},
     {"session"},
     {"destination"},
@@ -41,7 +41,7 @@ LOGGER = [
     {"demo_model", "demo_witness"},
     {"demo_training"},
     {"demo_check", "demo_summary"},
-    {"demo"},
+    {"demo", "sync_command"},
     {"cli"},
     {"__main__"},
 ]

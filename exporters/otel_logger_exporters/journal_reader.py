@@ -36,15 +36,16 @@ class Batch:
 
 
 class JournalReader:
-    """Reads a journal in order, also while it is written, and forgets what is acknowledged.
+    """Reads a journal in order, also while it is written, and forgets what is acknowledged, or marks it with `keep`.
 
     The acknowledged position survives in `<signal>.ack`, so that another process goes on there. `cut` counts the bytes
     that were skipped because they could not be read. One thread reads; `lock` is held while it touches the folder, for
     whoever renames that.
     """
 
-    def __init__(self, folder: Path, signal: Signal) -> None:
+    def __init__(self, folder: Path, signal: Signal, *, keep: bool = False) -> None:
         self.signal = signal
+        self._keep = keep
         self.cut = 0
         self.lock = threading.RLock()
         self._folder = folder
@@ -55,6 +56,16 @@ class JournalReader:
     def move(self, folder: Path) -> None:
         """Go on in `folder`, to which the caller has renamed the present one."""
         self._folder = folder
+
+    @property
+    def unread(self) -> int:
+        """The bytes of the journal behind the acknowledged position."""
+        with self.lock:
+            segments = segments_of(self._folder, self.signal)
+            sizes = [path.stat().st_size for sequence, path in segments if sequence >= self._position.sequence]
+            # The position is in the first of them, unless that is gone.
+            behind = self._position.offset if (self._position.sequence in dict(segments)) else 0
+            return max(0, sum(sizes) - behind)
 
     def next_batch(self, max_records: int) -> Batch | None:
         """Return the next rows or frames, at most `max_records`, or None when there are none now.
@@ -102,7 +113,8 @@ class JournalReader:
             return Position(first[0][0] if first else 1, HEADER_SIZE)
 
     def _leave_for(self, position: Position) -> None:
-        (self._folder / segment_name(self.signal, self._position.sequence)).unlink(missing_ok=True)
+        if not self._keep:
+            (self._folder / segment_name(self.signal, self._position.sequence)).unlink(missing_ok=True)
         self._position = position
         self._rows = None
 

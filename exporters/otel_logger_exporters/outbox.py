@@ -3,22 +3,23 @@
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from otel_logger_exporters.blob_files import make_private_folder
 from otel_logger_exporters.clock import Clock
+from otel_logger_exporters.encoder import batch_encoder
 from otel_logger_exporters.endpoints import Endpoint
 from otel_logger_exporters.journal import Journal
-from otel_logger_exporters.journal_reader import Batch, JournalReader
-from otel_logger_exporters.lane import Encoded, Lane
+from otel_logger_exporters.journal_reader import JournalReader
+from otel_logger_exporters.lane import Lane
 from otel_logger_exporters.ledger import Ledger
 from otel_logger_exporters.payloads import Frame, ResourceRecord, pack_hyperparameters
 from otel_logger_exporters.records import Kind
 from otel_logger_exporters.rejected import RejectedFolder
-from otel_logger_exporters.requests import MetricVocabulary, frame_requests, metric_requests
+from otel_logger_exporters.requests import MetricVocabulary
 from otel_logger_exporters.routes import Destination, Routes
-from otel_logger_exporters.rows import Row
 from otel_logger_exporters.sender import Sender
 from otel_logger_exporters.signals import Signal
 from otel_logger_exporters.transports import Transport, open_transport
@@ -62,7 +63,7 @@ class Outbox:
             if (endpoint := routes.of(signal).endpoint) is not None:
                 self._lanes[signal] = Lane(
                     JournalReader(folder, signal),
-                    _encoder(self._ready, signal, vocabulary),
+                    batch_encoder(signal, vocabulary, partial(self._ready.get, signal)),
                     _connector(endpoint, user_agent),
                     clock=clock,
                     ledger=ledger,
@@ -168,21 +169,6 @@ class Outbox:
     def _write_buffered(self) -> None:
         for journal in self._journals.values():
             journal.flush()
-
-
-def _encoder(
-    ready: Mapping[Signal, bytes], signal: Signal, vocabulary: MetricVocabulary
-) -> Callable[[Batch], Encoded | None]:
-    def encode(batch: Batch) -> Encoded | None:
-        if (resource := ready.get(signal)) is None:
-            return None
-        if signal is Signal.METRICS:
-            rows = [content for content in batch.contents if isinstance(content, Row)]
-            requests = metric_requests(rows, resource, vocabulary)
-            return Encoded(requests.bodies, requests.coalesced)
-        return Encoded(frame_requests([c for c in batch.contents if isinstance(c, Frame)], resource))
-
-    return encode
 
 
 def _connector(endpoint: Endpoint, user_agent: str) -> Callable[[], Transport]:

@@ -22,6 +22,19 @@ class Owner:
             # A file system without locks: `is_owned` cannot tell there either, and takes every writer for alive.
             pass
 
+    @classmethod
+    def claim(cls, folder: Path) -> "Owner | None":
+        """Return the ownership of a dead writer's folder, or None while a live process has it or cannot be excluded."""
+        file = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(file)
+            return None
+        owner = cls.__new__(cls)
+        owner._file = file
+        return owner
+
     def release(self) -> None:
         """Give the folder up."""
         if self._file >= 0:

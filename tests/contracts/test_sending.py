@@ -126,7 +126,10 @@ def test_without_an_endpoint_to_reach_everything_stays_on_disk(
         log.log_metrics({"loss": 1.0}, 1)
 
     assert {"metrics": 1, "logs": 2, "traces": 1} == log.stats().waiting
-    assert "1 value, 2 log records, 1 span not delivered, they wait in" in capsys.readouterr().err.splitlines()[-1]
+    assert (
+        "1 value, 2 log records, 1 span not delivered, they wait; send them with `otel-logger sync "
+        in capsys.readouterr().err.splitlines()[-1]
+    )
     assert log.run_dir is not None
     assert [1.0] == read_run(log.run_dir).metrics["value"]
 

@@ -59,7 +59,7 @@ def stats(**fields):
         ),
         (
             {"delivered": NOTHING | {"logs": 1}, "waiting": NOTHING | {"metrics": 7}},
-            "delivered 1 log record; 7 values not delivered, they wait in d",
+            "delivered 1 log record; 7 values not delivered, they wait; send them with `otel-logger sync d`",
         ),
         ({"refused": NOTHING | {"traces": 2}}, "2 spans refused by the endpoint"),
         (

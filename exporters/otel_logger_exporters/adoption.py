@@ -1,0 +1,67 @@
+"""Adoption: sending what a dead writer left in its journals."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from otel_logger_exporters.clock import Clock
+from otel_logger_exporters.lane import Lane, Progress
+from otel_logger_exporters.payloads import ResourceRecord, unpack_hyperparameters
+from otel_logger_exporters.records import Kind
+from otel_logger_exporters.segments import read_segment, segments_of
+from otel_logger_exporters.signals import Signal
+
+__all__ = ["Legacy", "deliver", "read_legacy"]
+
+
+@dataclass(frozen=True, slots=True)
+class Legacy:
+    """What a journal says of its writer: the last resource, bound where one was, and the last hyperparameters."""
+
+    resource: ResourceRecord | None
+    hyperparameters: Mapping[str, Any]
+
+
+def read_legacy(folder: Path, signal: Signal) -> Legacy:
+    """Return what the journal of `signal` in `folder` says; it stands at the head of each segment."""
+    resource: ResourceRecord | None = None
+    hyperparameters: Mapping[str, Any] = {}
+    for _, path in segments_of(folder, signal):
+        segment = read_segment(path.read_bytes())
+        for record in segment.records if segment is not None else ():
+            if record.kind == Kind.RESOURCE:
+                found = ResourceRecord.unpack(record.payload)
+                resource = found if resource is None or found.bound or not resource.bound else resource
+            elif record.kind == Kind.HYPERPARAMETERS:
+                hyperparameters, _ = unpack_hyperparameters(record.payload)
+    return Legacy(resource, hyperparameters)
+
+
+def deliver(
+    lane: Lane,
+    *,
+    deadline: float,
+    clock: Clock,
+    wait: Callable[[float], None],
+    advance: Callable[[int], None],
+) -> bool:
+    """Send everything of a lane; return whether nothing is left.
+
+    What fails is tried again, as the lane's back-off says and with `wait`, as long as the next attempt comes before
+    `deadline` (of `clock.monotonic`). `advance` is told the bytes of the journal that each step has done with.
+    """
+    unread = lane.reader.unread
+    while True:
+        progress = lane.step(max(0.0, deadline - clock.monotonic()))
+        if progress is Progress.EMPTY:
+            advance(unread)
+            return True
+        left = lane.reader.unread
+        advance(unread - left)
+        unread = left
+        if progress is Progress.HELD:
+            pause = lane.retry_at - clock.monotonic()
+            if pause <= 0 or clock.monotonic() + pause >= deadline:
+                return False
+            wait(pause)

@@ -1,0 +1,206 @@
+"""`otel-logger sync`: what ended runs left on disk arrives at a real OTLP server, once."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from otel_logger import OTelLogger, read_run
+from otel_logger.cli import app
+from otel_logger_exporters.signals import Signal
+from tests.otlp_server import OtlpServer, Reply
+
+PROTOCOLS = ["grpc", "http/protobuf"]
+
+
+@pytest.fixture
+def sync(tmp_path: Path) -> Callable[..., tuple[int, list[dict[str, Any]], str]]:
+    """Return the command, run on the test's folder of runs: its exit code, what it printed as JSON, and its errors."""
+
+    def run(endpoint: str, *arguments: str, **environ: str) -> tuple[int, list[dict[str, Any]], str]:
+        result = CliRunner().invoke(
+            app,
+            ["sync", *(arguments or [str(tmp_path / "logs")]), "--json", "--timeout", "2"],
+            env={"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, **environ},
+        )
+        return result.exit_code, [json.loads(line) for line in result.stdout.splitlines()], result.stderr
+
+    return run
+
+
+def make_run(tmp_path: Path, steps: int = 50, **environ: str) -> OTelLogger:
+    """Record a run, in local mode unless `environ` says otherwise."""
+    log = OTelLogger(run_name="run", environ={"OTEL_LOGGER_DIR": str(tmp_path / "logs"), **environ})
+    log.log_hyperparameters({"lr": 0.1})
+    for step in range(steps):
+        log.log_metrics({"loss": float(step)}, step)
+    log.log_table(["a"], [[1]])
+    log.close()
+    return log
+
+
+def losses(server: OtlpServer) -> list[tuple[int, float]]:
+    """Return (time, value) of each loss that arrived, in order of arrival."""
+    return [
+        (point.time_unix_nano, point.as_double)
+        for request in server.requests(Signal.METRICS)
+        for resource in request.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        if metric.name == "loss"
+        for point in metric.gauge.data_points
+    ]
+
+
+def resource_keys(server: OtlpServer) -> set[str]:
+    """Return the resource attributes that metrics arrived with."""
+    return {
+        pair.key
+        for request in server.requests(Signal.METRICS)
+        for part in request.resource_metrics
+        for pair in part.resource.attributes
+    }
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_local_run_is_sent_whole_and_only_once(tmp_path: Path, sync: Any, protocol: str) -> None:
+    """Times, values and resource are those of the recording; a second call sends nothing, and nothing is deleted."""
+    log = make_run(tmp_path)
+    assert log.run_dir is not None
+    before = read_run(log.run_dir)
+    with OtlpServer(protocol) as server:
+        first = sync(server.endpoint, OTEL_EXPORTER_OTLP_PROTOCOL=protocol)
+        second = sync(server.endpoint, OTEL_EXPORTER_OTLP_PROTOCOL=protocol)
+        arrived = losses(server)
+        keys = resource_keys(server)
+
+    assert (0, {"metrics": 50, "logs": 4, "traces": 1}, None) == (first[0], first[1][0]["sent"], first[1][0]["reason"])
+    assert (0, {}) == (second[0], second[1][0]["sent"])
+    recorded = before.metrics.where(key="loss")
+    assert list(zip(recorded["time"], recorded["value"], strict=True)) == arrived
+    assert {"training.hparam.lr", "training.run.id", "service.instance.id"} <= keys
+    assert before.metrics.columns == read_run(log.run_dir).metrics.columns
+
+
+def test_what_an_outage_left_is_sent_by_a_later_process(tmp_path: Path, sync: Any) -> None:
+    """The last line of a run names the command, and the command sends what waits."""
+    with OtlpServer("http/protobuf") as server:
+        closed = server.endpoint
+    log = make_run(tmp_path, OTEL_EXPORTER_OTLP_ENDPOINT=closed, OTEL_LOGGER_SHUTDOWN_TIMEOUT="300")
+    assert 50 == log.stats().waiting["metrics"]
+    with OtlpServer("http/protobuf") as server:
+        code, results, _ = sync(server.endpoint)
+        arrived = losses(server)
+
+    assert (0, 50) == (code, len(arrived))
+    assert log.run_id == results[0]["run_id"]
+
+
+def test_a_killed_run_is_bound_by_the_hyperparameters_it_recorded(tmp_path: Path, sync: Any) -> None:
+    """A run that died before its resource was known is sent under what it had recorded of it."""
+    program = f"""
+import os, signal
+from otel_logger import OTelLogger
+log = OTelLogger(run_name="run", environ={{"OTEL_LOGGER_DIR": {str(tmp_path / "logs")!r}}})
+log.log_hyperparameters({{"lr": 0.1}})
+with log.span("set-up"):
+    pass
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", program], check=False, capture_output=True)
+    with OtlpServer("http/protobuf") as server:
+        code, results, _ = sync(server.endpoint)
+        keys = {
+            pair.key
+            for request in server.requests(Signal.TRACES)
+            for part in request.resource_spans
+            for pair in part.resource.attributes
+        }
+
+    assert (0, 1) == (code, results[0]["sent"]["traces"])
+    assert "training.hparam.lr" in keys
+
+
+def test_a_live_run_is_refused(tmp_path: Path, sync: Any) -> None:
+    """A run that is still going on sends by itself; two senders of one journal would send twice."""
+    log = OTelLogger(run_name="run", environ={"OTEL_LOGGER_DIR": str(tmp_path / "logs")})
+    log.log_metrics({"loss": 1.0})
+    with OtlpServer("http/protobuf") as server:
+        code, results, _ = sync(server.endpoint)
+        arrived = losses(server)
+    log.close()
+
+    assert (1, []) == (code, arrived)
+    assert "alive" in results[0]["reason"]
+
+
+def test_an_interrupted_sync_goes_on_where_it_was(tmp_path: Path, sync: Any) -> None:
+    """What the endpoint took the first time is not sent the second time."""
+    make_run(tmp_path, steps=20_000)
+    with OtlpServer("http/protobuf") as server:
+        server.answer_with(Reply(), *[Reply(http=401, message="who are you?")] * 9)
+        code, results, _ = sync(server.endpoint)
+        first = len(server.requests(Signal.METRICS))
+    taken = results[0]["sent"]["metrics"]
+    with OtlpServer("http/protobuf") as server:
+        again = sync(server.endpoint)
+        rest = losses(server)
+
+    assert 1 == code
+    assert first > 1
+    assert 0 < taken < 20_000
+    assert (0, 20_000 - taken) == (again[0], len(rest))
+
+
+def test_what_stays_is_said_with_its_reason(tmp_path: Path, sync: Any) -> None:
+    """An endpoint that is down leaves everything where it is, and the exit code says so."""
+    make_run(tmp_path)
+    with OtlpServer("http/protobuf") as server:
+        closed = server.endpoint
+    code, results, _ = sync(closed)
+
+    assert 1 == code
+    assert results[0]["left_bytes"] > 0
+    assert "CONNECTION" in results[0]["reason"]
+
+
+def test_without_an_endpoint_or_a_run_the_command_says_what_is_missing(tmp_path: Path, sync: Any) -> None:
+    """Misuse is exit code 2, with the remedy."""
+    make_run(tmp_path)
+    no_endpoint = sync("")
+    no_run = sync("http://localhost:4318", str(tmp_path / "nowhere"))
+
+    assert (2, 2) == (no_endpoint[0], no_run[0])
+    assert "set it to where the data is to go" in no_endpoint[2]
+    assert "give the folder of a run" in no_run[2]
+
+
+def test_a_folder_of_runs_is_synced_with_all_its_runs(tmp_path: Path, sync: Any) -> None:
+    """Each run, attempt and rank has a row of its own; a run's folder alone can be named too."""
+    logs = [make_run(tmp_path, steps=3) for _ in range(2)]
+    with OtlpServer("http/protobuf") as server:
+        one = sync(server.endpoint, str(logs[0].run_dir))
+        all_of_them = sync(server.endpoint)
+        arrived = losses(server)
+
+    assert [logs[0].run_id] == [result["run_id"] for result in one[1]]
+    assert {log.run_id for log in logs} == {result["run_id"] for result in all_of_them[1]}
+    assert 6 == len(arrived) == len(set(arrived))
+
+
+def test_people_read_a_table(tmp_path: Path) -> None:
+    """Without --json a table says what was sent, and where to."""
+    make_run(tmp_path, steps=3)
+    with OtlpServer("http/protobuf") as server:
+        result = CliRunner().invoke(
+            app, ["sync", str(tmp_path / "logs")], env={"OTEL_EXPORTER_OTLP_ENDPOINT": server.endpoint}
+        )
+
+    assert 0 == result.exit_code
+    assert "3 metrics, 4 logs, 1 traces" in result.stdout
+    assert f"to 127.0.0.1:{server.port} (http/protobuf)" in result.stdout
