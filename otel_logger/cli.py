@@ -72,8 +72,8 @@ def sync(
 ) -> None:
     """Send what runs that have ended left on disk, to OTEL_EXPORTER_OTLP_ENDPOINT.
 
-    Deletes nothing and sends nothing twice: what has been acknowledged is marked. A run that is still going on is
-    refused; it sends by itself.
+    Sends nothing twice: what has been acknowledged is marked. Runs that were kept without an endpoint stay where they
+    are. A run that is still going on is refused; it sends by itself.
 
     Exits with 1 and the reason when something stays.
     """
@@ -86,6 +86,50 @@ def sync(
         _fail("sync", error, MISUSED)
     if not complete:
         raise typer.Exit(FAILED)
+
+
+@app.command()
+def runs(
+    path: Annotated[
+        Path | None, typer.Argument(help="A folder of runs, or a run's folder; default OTEL_LOGGER_DIR.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per run.")] = False,
+) -> None:
+    """List the runs of a folder of runs, the newest last.
+
+    A run is running, finished, failed or interrupted, or lost: then it died without an end. Unsent is what is recorded
+    on disk and no endpoint has taken; of a run without an endpoint that is all of it.
+    """
+    from otel_logger.runs_command import list_runs
+    from otel_logger_exporters.clock import SystemClock
+    from otel_logger_exporters.errors import ConfigurationError
+
+    try:
+        list_runs(os.environ, path, clock=SystemClock(), as_json=as_json)
+    except (ConfigurationError, OSError) as error:
+        _fail("runs", error, MISUSED)
+
+
+@app.command()
+def show(
+    run: Annotated[
+        str, typer.Argument(help="A run's folder; or in OTEL_LOGGER_DIR a run's id, or the beginning of one.")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show what is in a run's folder: its writers, and what they recorded, by name.
+
+    What an endpoint has taken is deleted from there, and so not shown; images, tables and files stay.
+    """
+    from otel_logger.overview import AmbiguousRunError
+    from otel_logger.show_command import show_run
+    from otel_logger_exporters.clock import SystemClock
+    from otel_logger_exporters.errors import ConfigurationError
+
+    try:
+        show_run(os.environ, run, clock=SystemClock(), as_json=as_json)
+    except (AmbiguousRunError, ConfigurationError, OSError) as error:
+        _fail("show", error, MISUSED)
 
 
 def _fail(command: str, error: Exception, code: int) -> NoReturn:

@@ -22,7 +22,8 @@ class OTelLogger(Destination, LoggerDestination):  # type: ignore[misc]
 
         trainer = Trainer(..., loggers=[OTelLogger()])
 
-    The run's name is the trainer's. See `otel_logger.OTelLogger` for what is recorded and where it goes.
+    The run's name is the trainer's, where none is given here or by OTEL_LOGGER_RUN_NAME. See `otel_logger.OTelLogger`
+    for what is recorded and where it goes.
     """
 
     _has_trainer = True

@@ -27,7 +27,7 @@ class LoggerDestination:
         """Log a table."""
 
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
-        """Log metrics of a step; None is the present one."""
+        """Log metrics of a step; None is the trainer's."""
 
     def log_traces(self, traces: dict[str, Any]) -> None:
         """Log what an algorithm or profiler did."""

@@ -48,7 +48,7 @@ class Deposits:
         self._fixed = open_blob_store(settings.blob_store) if settings.blob_store is not None else None
         self._shelf = Shelf(lambda: writer.folder, self, self._is_earlier_attempt)
         self._bench = Workbench(lambda: writer.identity is not None, clock, writer.ledger)
-        writer.on_settled = self._bench.wake
+        writer.on_settled.append(self._bench.wake)
 
     def log_images(self, images: Any, name: str, channels_last: bool, step: int | None) -> None:
         """Copy images now, and store each as PNG in the background. Never raises."""

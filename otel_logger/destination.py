@@ -144,20 +144,23 @@ class Destination:
 
     @property
     def run_dir(self) -> Path | None:
-        """The run's folder, which `read_run` reads; None when OTEL_SDK_DISABLED is set."""
+        """The folder that `read_run` reads: the run's, or the writer's until the run is settled; None if disabled."""
         if self._session is None:
             return None
         writer = self._session.writer
         return writer.folder.parent if writer.identity is not None else writer.folder
 
     def stats(self) -> Stats:
-        """Return what became of the data so far, as counts."""
+        """Return what became of the data since the logger was opened, as counts."""
         if self._session is None:
             return Stats(_NOTHING, _NOTHING, _NOTHING, _NOTHING, _NOTHING)
         return self._session.stats()
 
     def flush(self, timeout: float = 10.0) -> bool:
-        """Store and send everything recorded so far, within `timeout` seconds; return whether nothing is left."""
+        """Store and send everything recorded so far, within `timeout` seconds; return whether nothing is left.
+
+        Metrics and spans are not sent before the first metric, or under a trainer the beginning of the fit.
+        """
         session = self._active(0)
         return session is None or bool(session.guard(session.flush, timeout))
 
@@ -189,7 +192,11 @@ class Destination:
             session.guard(session.writer.log_metrics, metrics, self._position.step() if step is None else step)
 
     def log_hyperparameters(self, hyperparameters: dict[str, Any]) -> None:
-        """Record hyperparameters, nested as they are; secrets among them are replaced by `[redacted]`."""
+        """Record hyperparameters, nested as they are; secrets among them are replaced by `[redacted]`.
+
+        Those logged before the first metric (under a trainer, before its fit) become attributes of every metric and
+        span, 60 at most; all are in a log record.
+        """
         session = self._sending()
         if session is not None:
             session.guard(session.writer.log_hyperparameters, hyperparameters)
@@ -278,7 +285,8 @@ class Destination:
         """Write a stored file to `destination`, whole or not at all.
 
         What this process has uploaded is found at once. Works before `init`, after `post_close`, and on every rank.
-        Without a settled run the default store is looked for in all runs of the folder, the newest first.
+        While the run is not settled it is looked for in the stores of all runs of the folder: those of the same name
+        first, the newest first.
 
         Args:
             remote_file_name: name that the file was uploaded under.
@@ -289,7 +297,7 @@ class Destination:
         Raises:
             FileNotFoundError: no store has the file.
             FileExistsError: the destination exists, and `overwrite` is false.
-            BlobCorruptError: what is stored is not what was uploaded (its digest differs).
+            OSError: the destination cannot be written, or what is stored is not what was uploaded (its digest differs).
         """
         self._active(0)
         if self._session is None:

@@ -9,7 +9,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from otel_logger_exporters.blob_files import make_private_folder
@@ -26,7 +26,10 @@ _NOT_IN_SLUG = re.compile(r"[^A-Za-z0-9._-]+")
 
 @dataclass(frozen=True, slots=True)
 class WriterFile:
-    """What `writer.json` says of one writer: its run, its place in it, its times (ns), and how it ended (None: not)."""
+    """What `writer.json` says of one writer: its run, its place in it, its times (ns), and how it ended (None: not).
+
+    `kept` names the signals that have no endpoint, whose journals are the store; those of others are queues.
+    """
 
     writer: str
     started_ns: int
@@ -37,6 +40,7 @@ class WriterFile:
     parent_id: str | None = None
     ended_ns: int | None = None
     outcome: str | None = None
+    kept: tuple[str, ...] = ("metrics", "logs", "traces")
 
     def write(self, folder: Path) -> None:
         """Write it into `folder`, replacing what was there in one step."""
@@ -50,13 +54,22 @@ class WriterFile:
         try:
             content = json.loads((folder / _FILE).read_text("utf-8"))
             found = cls(**{name: content[name] for name in cls.__slots__ if name in content})
+            if isinstance(found.kept, list):
+                found = replace(found, kept=tuple(found.kept))
         except (OSError, ValueError, TypeError, RecursionError):
             return None
         return found if found._is_typed() else None
 
     def _is_typed(self) -> bool:
         numbers = (self.started_ns, self.attempt, self.rank, self.ended_ns or 0)
-        texts = (self.writer, self.run_id or "", self.run_name or "", self.parent_id or "", self.outcome or "")
+        texts: tuple[object, ...] = (
+            self.writer,
+            self.run_id or "",
+            self.run_name or "",
+            self.parent_id or "",
+            self.outcome or "",
+        )
+        texts += self.kept if isinstance(self.kept, tuple) else (None,)
         return all(type(number) is int for number in numbers) and all(type(text) is str for text in texts)
 
 

@@ -10,14 +10,15 @@ __all__ = ["OTelLogger"]
 
 
 class OTelLogger(Destination, LoggerDestination):
-    """Records a training run's metrics, hyperparameters, traces, images, tables and files, and sends them by OTLP.
+    """Records a training run: metrics, hyperparameters and traces, sent by OTLP; images, tables and files, stored.
 
-    Sent to OTEL_EXPORTER_OTLP_ENDPOINT where that is set, kept in the folder OTEL_LOGGER_DIR otherwise::
+    Sent to OTEL_EXPORTER_OTLP_ENDPOINT where that is set, else kept in the folder OTEL_LOGGER_DIR (./otel_logs).
+    Images, tables and files are in the run's folder, or in OTEL_LOGGER_BLOB_STORE, and log records link to them::
 
         with OTelLogger(run_name="digits") as log:
             log.log_hyperparameters({"lr": 0.1})
             for step in range(100):
-                log.log_metrics({"loss/train": loss}, step=step)
+                log.log_metrics({"loss/train": 1 / (step + 1)}, step=step)
 
     For Composer's `Trainer` there is `otel_logger.composer.OTelLogger`.
     """

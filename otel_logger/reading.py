@@ -53,11 +53,12 @@ class Run:
     spans: name, start, end, ids (hex), attributes, events, links (lists of dicts), error (None: none), attempt, rank.
     blobs: images, tables and files: kind, name, step, time, uri, digest (`sha256:<hex>`), size (bytes), media_type,
         outcome, attempt, rank.
-    writers: the processes that wrote: attempt, rank, started, ended (None: not), outcome, folder.
+    writers: one for each opening of a logger: attempt, rank, started, ended (None: not), outcome, folder.
     resources: for each (attempt, rank), the resource attributes that its metrics are sent with.
     damage: segments with bytes that could not be read, and how many.
 
-    What an endpoint has acknowledged is not in the folder any more, blobs apart.
+    What an endpoint has acknowledged is deleted from the folder, and then not in these tables; images, tables and files
+    stay in the blob store.
     """
 
     run_id: str | None
@@ -151,7 +152,11 @@ class _Reading:
 
     def _segments(self, folder: Path, signal: Signal) -> Iterator[tuple[Record, ...]]:
         for _, path in segments_of(folder, signal):
-            data = path.read_bytes()
+            try:
+                data = path.read_bytes()
+            except FileNotFoundError:
+                # Of a run that goes on: its sender was done with the segment.
+                continue
             segment = read_segment(data)
             cut = len(data) if segment is None else segment.cut
             if cut or (segment is not None and segment.damaged):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from otel_logger.adopter import Adopter
 from otel_logger.announce import announce, destinations, outcome, shown
 from otel_logger.conventions import OUTCOME_FAILED, OUTCOME_FINISHED, OUTCOME_INTERRUPTED
 from otel_logger.deposits import Deposits
@@ -104,6 +105,8 @@ class Session:
         run_id = _given("run_id", arguments.run_id or launch.settings.run_id)
         self.writer = Writer(launch, clock, self.ledger, run_name=run_name, run_id=run_id, step=step)
         self.deposits = Deposits(self.writer, clock)
+        self._adopter = Adopter(launch, clock, _log)
+        self.writer.on_settled.append(lambda: self._adopter.start(self.writer.folder.parent, self.writer.folder))
         self._is_named = run_name is not None or run_id is not None
         self._hooks = hooks
         hooks.session = self
@@ -154,6 +157,7 @@ class Session:
                 self.deposits.close(timeout)
                 self.writer.finish(*self._outcome())
         finally:
+            self._adopter.finish(max(0.0, deadline - self._clock.monotonic()))
             self.writer.close(max(0.0, deadline - self._clock.monotonic()))
         if self.writer.is_used and self.launch.ranks.local_rank == 0:
             self._announce_end()

@@ -41,8 +41,8 @@ class Settings:
     run_id, run_name: identity, where the arguments of `OTelLogger` do not give it.
     ranks: who sends metrics, hyperparameters, traces, images and tables: rank `zero`, one per `node`, `all`. Files,
         start and end are sent by every rank.
-    durability: `call` writes each row to the operating system in the call, so that a killed process loses nothing;
-        `interval` collects rows and writes them every flush interval.
+    durability: `call` writes what is recorded to the operating system in the call, so that a killed process does not
+        lose it; `interval` collects it and writes it every flush interval.
     flush_interval: milliseconds after which recorded data is sent.
     shutdown_timeout: milliseconds that `close` takes at most.
     blob_store: URL of the store of images, tables and files; None is `blobs` in the run's folder.
@@ -52,7 +52,7 @@ class Settings:
     step_series: `metric` sends the step of each point as a companion point, `off` does not.
     time_resolution: `ms` gives each call a millisecond of its own, as Prometheus needs; `ns` for backends that keep ns.
     metrics_exclude: glob patterns of keys that are not recorded, but counted.
-    redact, redact_allow: glob patterns of hyperparameters to redact besides the rules, and to except from them.
+    redact, redact_allow: glob patterns of keys whose strings are redacted besides the rules, and of those never so.
     """
 
     directory: Path = Path("otel_logs")

@@ -1,6 +1,7 @@
 """The command `otel-logger sync`: its progress, its table and its JSON."""
 
 import json
+import logging
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,10 +11,9 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from otel_logger._version import __version__
 from otel_logger.announce import shown
 from otel_logger.launch import Launch, read_launch
-from otel_logger.syncing import Synced, sync, waiting, writers_below
+from otel_logger.syncing import Errand, Synced, writers_below
 from otel_logger_exporters.clock import SystemClock
 from otel_logger_exporters.errors import ConfigurationError
 from otel_logger_exporters.signals import Signal
@@ -32,21 +32,18 @@ def run_sync(environ: Mapping[str, str], path: Path | None, *, timeout: float, a
         msg = "OTEL_EXPORTER_OTLP_ENDPOINT is not set: set it to where the data is to go, such as http://localhost:4318"
         raise ConfigurationError(msg)
     writers = writers_below(path if path is not None else launch.directory)
-    total = sum(waiting(folder, launch) for folder, _ in writers)
     # On standard error, so that what is printed can be piped.
     with _progress() as progress:
-        task = progress.add_task("sending", total=total)
-        results = list(
-            sync(
-                writers,
-                launch,
-                clock=SystemClock(),
-                wait=time.sleep,
-                timeout=timeout,
-                version=__version__,
-                advance=lambda count: progress.advance(task, count),
-            )
+        errand = Errand(
+            launch,
+            SystemClock(),
+            wait=time.sleep,
+            timeout=timeout,
+            log=logging.getLogger("otel_logger.sync"),
+            advance=lambda count: progress.advance(task, count),
         )
+        task = progress.add_task("sending", total=sum(errand.waiting(folder) for folder, _ in writers))
+        results = [errand.run(folder, writer) for folder, writer in writers]
     if as_json:
         for result in results:
             print(json.dumps(_plain(result)))  # noqa: T201

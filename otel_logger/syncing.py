@@ -1,10 +1,11 @@
-"""Syncing: what is on disk of runs that have ended, sent by a later process."""
+"""Errands: what writers that are dead have left on disk, sent by another process."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from otel_logger.conventions import SCOPE_VERSION
 from otel_logger.folders import WriterFile, writers_of
 from otel_logger.hyperparameters import resource_part
 from otel_logger.launch import Launch
@@ -20,11 +21,9 @@ from otel_logger_exporters.ledger import Ledger
 from otel_logger_exporters.owner import Owner
 from otel_logger_exporters.rejected import RejectedFolder
 from otel_logger_exporters.signals import Signal
-from otel_logger_exporters.transports import Transport, open_transport, user_agent
+from otel_logger_exporters.transports import open_transport, user_agent
 
-__all__ = ["Synced", "sync", "writers_below"]
-
-_log = logging.getLogger("otel_logger.sync")
+__all__ = ["Errand", "Synced", "writers_below"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,59 +57,56 @@ def writers_below(path: Path) -> list[tuple[Path, WriterFile]]:
     return found
 
 
-def sync(
-    writers: list[tuple[Path, WriterFile]],
-    launch: Launch,
-    *,
-    clock: Clock,
-    wait: Callable[[float], None],
-    timeout: float,
-    version: str,
-    advance: Callable[[int], None] = lambda count: None,
-) -> Iterator[Synced]:
-    """Send what waits in the folders of dead writers to the endpoints of `launch`; yield what became of each.
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """How folders are sent: to the endpoints of `launch`, each for `timeout` seconds.
 
-    Nothing is deleted: what an endpoint has acknowledged is marked, so that a second call sends nothing again and an
-    interrupted one goes on where it was. A folder whose writer lives is refused. Each folder is tried for `timeout`
-    seconds; `advance` is told the bytes that are done.
+    `wait` is called with the seconds until the next attempt, `advance` with the bytes that are done; what they raise
+    ends the errand, with everything acknowledged so far marked.
     """
-    for folder, writer in writers:
-        yield _sync_one(folder, writer, launch, clock, wait, timeout, version, advance)
 
+    launch: Launch
+    clock: Clock
+    wait: Callable[[float], object]
+    timeout: float
+    log: logging.Logger
+    advance: Callable[[int], None] = lambda count: None
 
-def waiting(folder: Path, launch: Launch) -> int:
-    """Return the bytes of a writer's folder that have an endpoint and are not acknowledged."""
-    return sum(JournalReader(folder, s, keep=True).unread for s in Signal if launch.routes.of(s).endpoint is not None)
+    def waiting(self, folder: Path) -> int:
+        """Return the bytes of a writer's folder that have an endpoint and are not acknowledged."""
+        signals = [signal for signal in Signal if self.launch.routes.of(signal).endpoint is not None]
+        return sum(JournalReader(folder, signal, keep=True).unread for signal in signals)
 
+    def run(self, folder: Path, writer: WriterFile) -> Synced:
+        """Send what waits in the folder of a dead writer, and return what became of it.
 
-def _sync_one(
-    folder: Path,
-    writer: WriterFile,
-    launch: Launch,
-    clock: Clock,
-    wait: Callable[[float], None],
-    timeout: float,
-    version: str,
-    advance: Callable[[int], None],
-) -> Synced:
-    def result(sent: Mapping[str, int], reason: str | None) -> Synced:
-        left = waiting(folder, launch) if reason is not None else 0
-        return Synced(folder, writer.run_id, writer.attempt, writer.rank, sent, left, reason)
+        Nothing is sent twice: what an endpoint has acknowledged is marked, so that an interrupted errand goes on where
+        it was. A journal that was a queue is deleted when it is empty, one that was kept locally stays.
+        """
+        try:
+            owner = Owner.claim(folder)
+        except OSError as error:
+            return self._result(folder, writer, {}, f"the folder cannot be opened: {error}")
+        if owner is None:
+            reason = "its writer is alive, or the file system cannot tell; it sends by itself"
+            return self._result(folder, writer, {}, reason)
+        try:
+            return self._send(folder, writer)
+        except OSError as error:
+            return self._result(folder, writer, {}, f"the folder cannot be read or written: {error}")
+        finally:
+            owner.release()
 
-    try:
-        owner = Owner.claim(folder)
-    except OSError as error:
-        return result({}, f"the folder cannot be opened: {error}")
-    if owner is None:
-        return result({}, "its writer is alive, or the file system cannot tell; it sends by itself")
-    try:
-        ledger = Ledger(clock, _log)
-        deadline = clock.monotonic() + timeout
+    def _send(self, folder: Path, writer: WriterFile) -> Synced:
+        ledger = Ledger(self.clock, self.log)
+        deadline = self.clock.monotonic() + self.timeout
         complete = True
         for signal in Signal:
-            if (lane := _lane(folder, signal, launch, clock, ledger, version)) is not None:
+            if (lane := self._lane(folder, writer, signal, ledger)) is not None:
                 try:
-                    complete &= deliver(lane, deadline=deadline, clock=clock, wait=wait, advance=advance)
+                    complete &= deliver(lane, deadline=deadline, clock=self.clock, wait=self.wait, advance=self.advance)
+                    if signal.value not in writer.kept:
+                        lane.reader.discard()
                 finally:
                     lane.close()
         stats = ledger.stats(frozenset(Signal))
@@ -120,32 +116,28 @@ def _sync_one(
             reason = stats.last_error or "it has no resource: the run died before it was known"
         elif refused:
             reason = f"{refused} items were refused, see {folder / 'rejected'}: {stats.last_error}"
-        return result({name: count for name, count in stats.delivered.items() if count}, reason)
-    except OSError as error:
-        return result({}, f"the folder cannot be read or written: {error}")
-    finally:
-        owner.release()
+        sent = {name: count for name, count in stats.delivered.items() if count}
+        return self._result(folder, writer, sent, reason)
 
+    def _result(self, folder: Path, writer: WriterFile, sent: Mapping[str, int], reason: str | None) -> Synced:
+        left = self.waiting(folder) if reason is not None else 0
+        return Synced(folder, writer.run_id, writer.attempt, writer.rank, sent, left, reason)
 
-def _lane(folder: Path, signal: Signal, launch: Launch, clock: Clock, ledger: Ledger, version: str) -> Lane | None:
-    endpoint = launch.routes.of(signal).endpoint
-    reader = JournalReader(folder, signal, keep=True)
-    if endpoint is None or not reader.unread:
-        return None
-    resource = _resource(folder, signal)
-
-    def connect() -> Transport:
-        return open_transport(endpoint, user_agent(version))
-
-    return Lane(
-        reader,
-        batch_encoder(signal, metric_vocabulary(launch.settings), lambda: resource),
-        connect,
-        clock=clock,
-        ledger=ledger,
-        rejected=RejectedFolder(folder / "rejected"),
-        timeout=endpoint.timeout,
-    )
+    def _lane(self, folder: Path, writer: WriterFile, signal: Signal, ledger: Ledger) -> Lane | None:
+        endpoint = self.launch.routes.of(signal).endpoint
+        reader = JournalReader(folder, signal, keep=signal.value in writer.kept)
+        if endpoint is None or not reader.unread:
+            return None
+        resource = _resource(folder, signal)
+        return Lane(
+            reader,
+            batch_encoder(signal, metric_vocabulary(self.launch.settings), lambda: resource),
+            lambda: open_transport(endpoint, user_agent(SCOPE_VERSION)),
+            clock=self.clock,
+            ledger=ledger,
+            rejected=RejectedFolder(folder / "rejected"),
+            timeout=endpoint.timeout,
+        )
 
 
 def _resource(folder: Path, signal: Signal) -> bytes | None:

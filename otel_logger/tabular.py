@@ -10,7 +10,7 @@ class Table:
     """Columns of equal length by name.
 
     `table["step"]` is a column (a list), `len(table)` the number of rows, iterating yields each row as a dict.
-    `pandas.DataFrame(table.columns)` and `polars.DataFrame(table.columns)` take it as it is.
+    `pandas.DataFrame(table.columns)` takes it as it is; polars wants columns of one type, which not all are.
     """
 
     __slots__ = ("columns",)

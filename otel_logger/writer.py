@@ -70,7 +70,7 @@ class Writer:
         self.sends = launch.ranks.sends(launch.settings.ranks)
         self._clock = clock
         self._step = step
-        self.on_settled: Callable[[], None] = lambda: None
+        self.on_settled: list[Callable[[], None]] = []
         self._lock = threading.RLock()
         self._started = clock.monotonic()
         self._begun = False
@@ -84,7 +84,8 @@ class Writer:
         self._hyperparameters = HyperparameterSet(self._redactor)
         settings = launch.settings
         identifier = uuid.UUID(bytes=os.urandom(16))
-        self._place = WriterFolder(launch.directory, identifier.hex, clock.time_ns(), launch.ranks.rank, ledger)
+        kept = tuple(signal.value for signal in Signal if launch.routes.of(signal).endpoint is None)
+        self._place = WriterFolder(launch.directory, identifier.hex, clock.time_ns(), launch.ranks.rank, kept, ledger)
         self.outbox = Outbox(
             self._place.path,
             launch.routes if self.sends else _only_logs(launch),
@@ -174,7 +175,8 @@ class Writer:
             # Said again when it was said before: only now is it known whose start it is.
             self._begun = True
             self.emit(names.EVENT_RUN_START)
-            self.on_settled()
+            for action in self.on_settled:
+                action()
             return self.identity
 
     def bind(self) -> None:

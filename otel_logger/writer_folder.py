@@ -1,6 +1,7 @@
 """The folder of one writer: made before its run is known, then moved into the run's, and given up at the end."""
 
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,9 +23,12 @@ class WriterFolder:
     Raises ConfigurationError when it cannot be created; nothing raises after that.
     """
 
-    def __init__(self, directory: Path, identifier: str, started_ns: int, rank: int, ledger: Ledger) -> None:
-        self.path = directory / STARTING / identifier
-        self.writer = WriterFile(identifier[:6], started_ns, rank=rank)
+    def __init__(
+        self, directory: Path, identifier: str, started_ns: int, rank: int, kept: tuple[str, ...], ledger: Ledger
+    ) -> None:
+        self._path = directory / STARTING / identifier
+        self._moving = threading.RLock()
+        self.writer = WriterFile(identifier[:6], started_ns, rank=rank, kept=kept)
         self._directory = directory
         self._ledger = ledger
         try:
@@ -40,6 +44,12 @@ class WriterFolder:
             )
             raise ConfigurationError(msg) from error
 
+    @property
+    def path(self) -> Path:
+        """Where the folder is: never where it has just ceased to be."""
+        with self._moving:
+            return self._path
+
     def known(self) -> tuple[Known, ...]:
         """Return the other writers of the folder of runs; reads all of them."""
         found = all_writers(self._directory)
@@ -51,8 +61,9 @@ class WriterFolder:
             f"{identity.ranks.rank}-{identity.attempt}-{identity.writer}"
         )
         try:
-            relocate(target)
-            self.path = target
+            with self._moving:
+                relocate(target)
+                self._path = target
         except OSError as error:
             self._ledger.warn("folder", f"The run's folder cannot be made, its data stays in {self.path}: {error}")
         self.describe(

@@ -27,13 +27,13 @@ EXPORTERS = [
 """The layers of otel_logger_exporters: a module imports only from those before its own."""
 
 LOGGER = [
-    {"_version", "contract", "images", "progress", "stamps", "tables", "tabular", "values"},
+    {"_version", "contract", "images", "progress", "readable", "stamps", "tables", "tabular", "values"},
     {"conventions", "redaction", "folders", "ranks"},
-    {"devices", "hyperparameters", "identity", "reading", "settings", "spans", "workbench"},
-    {"recorder", "resource", "shelf", "trainer", "vocabulary", "writer_folder", "event_log"},
+    {"devices", "hyperparameters", "identity", "overview", "reading", "settings", "spans", "workbench"},
+    {"recorder", "resource", "shelf", "trainer", "vocabulary", "writer_folder", "event_log", "contents"},
     {"announce", "launch"},
     {"syncing", "writer"},
-    {"deposits"},
+    {"adopter", "deposits"},
     {"session"},
     {"destination"},
     {"composer", "logger"},
@@ -41,7 +41,7 @@ LOGGER = [
     {"demo_model", "demo_witness"},
     {"demo_training"},
     {"demo_check", "demo_summary"},
-    {"demo", "sync_command"},
+    {"demo", "runs_command", "show_command", "sync_command"},
     {"cli"},
     {"__main__"},
 ]

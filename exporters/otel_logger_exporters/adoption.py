@@ -43,7 +43,7 @@ def deliver(
     *,
     deadline: float,
     clock: Clock,
-    wait: Callable[[float], None],
+    wait: Callable[[float], object],
     advance: Callable[[int], None],
 ) -> bool:
     """Send everything of a lane; return whether nothing is left.

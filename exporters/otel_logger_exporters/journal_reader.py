@@ -18,6 +18,10 @@ BATCH_BYTES = 2**20
 one request under the 4 MiB that gRPC servers accept."""
 
 
+LOOK_BYTES = 2**14
+"""Bytes first read to see whether anything waits: a head with a resource and some schemas fits."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
     """A place in a journal: everything before it."""
@@ -59,13 +63,24 @@ class JournalReader:
 
     @property
     def unread(self) -> int:
-        """The bytes of the journal behind the acknowledged position."""
+        """The bytes of the journal behind the acknowledged position; 0 when nothing that is sent is among them.
+
+        A seal, or the head of a segment that no record followed, is in no batch, and so stays behind the position.
+        """
         with self.lock:
-            segments = segments_of(self._folder, self.signal)
-            sizes = [path.stat().st_size for sequence, path in segments if sequence >= self._position.sequence]
-            # The position is in the first of them, unless that is gone.
-            behind = self._position.offset if (self._position.sequence in dict(segments)) else 0
-            return max(0, sum(sizes) - behind)
+            size = 0
+            waits = False
+            for sequence, path in segments_of(self._folder, self.signal):
+                if sequence < self._position.sequence:
+                    continue
+                begin = self._position.offset if sequence == self._position.sequence else HEADER_SIZE
+                try:
+                    size += max(0, path.stat().st_size - begin)
+                    waits = waits or _holds_items(path, begin)
+                except FileNotFoundError:
+                    # Its sender, in another process, was done with it.
+                    continue
+            return size if waits else 0
 
     def next_batch(self, max_records: int) -> Batch | None:
         """Return the next rows or frames, at most `max_records`, or None when there are none now.
@@ -157,3 +172,16 @@ class JournalReader:
         position = Position(self._position.sequence, self._position.offset + end)
         self._ahead = position, rows
         return Batch(tuple(contents), items, position), end
+
+
+def _holds_items(path: Path, begin: int) -> bool:
+    """Tell whether a segment holds a readable row or frame behind `begin`."""
+    data = b""
+    with path.open("rb") as file:
+        file.seek(begin)
+        # Mostly the first look finds one; what is looked at doubles, so that a large head is not parsed over and over.
+        while more := file.read(max(LOOK_BYTES, len(data))):
+            data += more
+            if any(record.kind in (Kind.ROW, Kind.OTLP) for record in read_records(data)):
+                return True
+    return False

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 
 __all__ = ["Owner", "is_owned"]
@@ -36,13 +37,17 @@ class Owner:
         return owner
 
     def release(self) -> None:
-        """Give the folder up."""
+        """Give the folder up, also where a forked child still holds the descriptor."""
+        if self._file >= 0:
+            with suppress(OSError):
+                fcntl.flock(self._file, fcntl.LOCK_UN)
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Let go in the child of a fork: closing does not unlock while the parent holds its descriptor."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
-
-    abandon = release
-    """In the child of a fork: closing does not unlock while the parent holds its descriptor, LOCK_UN would."""
 
 
 def is_owned(folder: Path) -> bool:

@@ -193,6 +193,54 @@ def test_a_folder_of_runs_is_synced_with_all_its_runs(tmp_path: Path, sync: Any)
     assert 6 == len(arrived) == len(set(arrived))
 
 
+def test_a_restart_sends_what_the_attempt_before_it_left(tmp_path: Path) -> None:
+    """A killed run's journal is adopted by the next attempt at it, under its own resource, and is empty afterwards."""
+    program = f"""
+import os, signal
+from otel_logger import OTelLogger
+log = OTelLogger(run_name="run", environ={{
+    "OTEL_LOGGER_DIR": {str(tmp_path / "logs")!r}, "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9",
+}})
+for step in range(50):
+    log.log_metrics({{"loss": float(step)}}, step)
+print(log.run_id, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    killed = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
+    with OtlpServer("http/protobuf") as server:
+        environ = {"OTEL_LOGGER_DIR": str(tmp_path / "logs"), "OTEL_EXPORTER_OTLP_ENDPOINT": server.endpoint}
+        with OTelLogger(run_name="run", environ=environ) as log:
+            log.log_metrics({"loss": 50.0}, 50)
+        arrived = losses(server)
+        instances = {
+            pair.value.string_value.rsplit("/", 2)[1]
+            for request in server.requests(Signal.METRICS)
+            for part in request.resource_metrics
+            for pair in part.resource.attributes
+            if pair.key == "service.instance.id"
+        }
+
+    assert killed.stdout.strip() == log.run_id
+    assert [float(step) for step in range(51)] == sorted(value for _, value in arrived)
+    assert {"1", "2"} == instances
+    assert log.run_dir is not None
+    assert [] == list(log.run_dir.rglob("*.seg"))
+
+
+def test_a_close_does_not_wait_for_adoption_before_an_endpoint_that_is_down(tmp_path: Path) -> None:
+    """What an earlier attempt left must not hold the end of this one."""
+    import time
+
+    environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_LOGGER_RUN_ID": "r"}
+    make_run(tmp_path, steps=3, **environ)
+    started = time.monotonic()
+    log = make_run(tmp_path, steps=3, **environ)
+    took = time.monotonic() - started
+
+    assert took < 5.0
+    assert 3 == log.stats().waiting["metrics"]
+
+
 def test_people_read_a_table(tmp_path: Path) -> None:
     """Without --json a table says what was sent, and where to."""
     make_run(tmp_path, steps=3)

@@ -1,0 +1,69 @@
+"""The adopter, a background thread that sends what earlier attempts at a run have left on disk."""
+
+import logging
+import threading
+from pathlib import Path
+
+from otel_logger.folders import writers_of
+from otel_logger.launch import Launch
+from otel_logger.syncing import Errand
+from otel_logger_exporters.clock import Clock
+from otel_logger_exporters.ledger import warn
+from otel_logger_exporters.signals import Signal
+
+__all__ = ["Adopter"]
+
+
+class _Stopped(Exception):
+    """The session ends; what is not sent yet waits for the next."""
+
+
+class Adopter:
+    """Sends the journals of dead writers in a run's folder, the oldest first, for as long as the session is open.
+
+    One process of a node does it (local rank 0), and only where there is an endpoint. The thread is a daemon: what it
+    has not sent stays on disk, marked as far as it was acknowledged.
+    """
+
+    def __init__(self, launch: Launch, clock: Clock, log: logging.Logger) -> None:
+        self._launch = launch
+        self._log = log
+        self._closing = threading.Event()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._errand = Errand(launch, clock, wait=self._wait, timeout=float("inf"), log=log, advance=self._advance)
+
+    def start(self, run_folder: Path, own: Path) -> None:
+        """Begin with what is in `run_folder`, apart from the folder `own`."""
+        has_endpoint = any(self._launch.routes.of(signal).endpoint is not None for signal in Signal)
+        if self._launch.ranks.local_rank != 0 or not has_endpoint or self._thread is not None:
+            return
+        self._thread = threading.Thread(
+            target=self._run, args=(run_folder, own), name="otel_logger adopter", daemon=True
+        )
+        self._thread.start()
+
+    def finish(self, timeout: float) -> None:
+        """Give it `timeout` seconds to get done, unless it waits for an endpoint, and then stop it at its next step."""
+        self._closing.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+        self._stopping.set()
+
+    def _run(self, run_folder: Path, own: Path) -> None:
+        try:
+            for folder, writer in writers_of(run_folder):
+                if folder != own and self._errand.waiting(folder):
+                    self._errand.run(folder, writer)
+        except _Stopped:
+            pass
+        except Exception as error:
+            warn(self._log, f"What earlier attempts have left in {run_folder} is not sent: {error!r}")
+
+    def _wait(self, seconds: float) -> None:
+        if self._closing.wait(seconds):
+            raise _Stopped
+
+    def _advance(self, count: int) -> None:
+        if self._stopping.is_set():
+            raise _Stopped
