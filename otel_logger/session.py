@@ -156,6 +156,8 @@ class Session:
                 self.writer.bind()
                 self.deposits.close(timeout)
                 self.writer.finish(*self._outcome())
+            # Before the adopter gets the rest of the time: a backlog must not keep this run's own end from being sent.
+            self.writer.outbox.flush(max(0.0, deadline - self._clock.monotonic()))
         finally:
             self._adopter.finish(max(0.0, deadline - self._clock.monotonic()))
             self.writer.close(max(0.0, deadline - self._clock.monotonic()))

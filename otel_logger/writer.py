@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import Span
@@ -41,6 +42,10 @@ from otel_logger_exporters.transports import user_agent
 __all__ = ["Writer"]
 
 _SCALARS = (str, bool, int, float)
+
+MOST_TRACES = 1000
+"""Traces that become events of one span; further ones become log records. A span is held in memory until it ends and is
+sent in one piece, which gRPC servers refuse above 4 MiB."""
 
 LONGEST_UNBOUND = 600.0
 """Seconds after which the resource is bound although no metric and no `fit_start` has come: a set-up that hangs must
@@ -104,6 +109,7 @@ class Writer:
             Recorder(journal, stamper, ledger, exclude=settings.metrics_exclude) if journal is not None else None
         )
         self._devices = DeviceReads(self._record_late, ledger)
+        self._trace_counts: WeakKeyDictionary[Span, int] = WeakKeyDictionary()
         self.spans = Spans(self._take_span, launch.trace_context, clock, settings.batch_spans)
         self._events = EventLog(self.outbox, clock, ledger, run=self._run_attributes, span=self.spans.current_context)
         self.emit = self._events.emit
@@ -233,11 +239,14 @@ class Writer:
         span = None if self.spans.is_thinned else self.spans.current()
         if span is not None and (not span.is_recording() or self.outbox.journal(Signal.TRACES) is None):
             span = None
+        if span is not None and self._trace_counts.setdefault(span, 0) >= MOST_TRACES:
+            span = None
         if span is not None and mode != "log":
             attributes: dict[str, Any] = {names.TRACE_VALUE: value if isinstance(value, _SCALARS) else str(value)}
             if step is not None:
                 attributes[names.STEP] = step
             span.add_event(key or names.EVENT_TRACE, attributes, timestamp=self._clock.time_ns())
+            self._trace_counts[span] += 1
         if span is None or mode != "span":
             self.emit(names.EVENT_TRACE, {names.TRACE_NAME: key}, body=value, step=step)
 

@@ -322,6 +322,21 @@ def test_traces_are_events_of_the_current_span_or_log_records(make: Callable[...
     assert {"before": 1, "in a batch without a span": [1, "two"]} == records
 
 
+def test_traces_beyond_what_a_span_should_hold_become_log_records(make: Callable[..., OTelLogger]) -> None:
+    """A span is sent in one piece: a thousand events, and the rest, all of it, as log records."""
+    with make() as log, log.span("work"):
+        for number in range(1200):
+            log.log_traces({"trace": number})
+
+    assert log.run_dir is not None
+    work = next(span for span in read_run(log.run_dir).spans if span["name"] == "work")
+    on_span = [event["attributes"]["training.trace.value"] for event in work["events"]]
+    assert (1000, list(range(1200))) == (
+        len(on_span),
+        on_span + [event["body"] for event in events(log, "training.trace")],
+    )
+
+
 @pytest.mark.parametrize(("mode", "on_span", "in_log"), [("span", 1, 0), ("log", 0, 1), ("both", 1, 1)])
 def test_trace_events_go_where_the_setting_says(
     make: Callable[..., OTelLogger], mode: str, on_span: int, in_log: int
