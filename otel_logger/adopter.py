@@ -1,7 +1,9 @@
 """The adopter, a background thread that sends what earlier attempts at a run have left on disk."""
 
 import logging
+import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from otel_logger.folders import writers_of
@@ -38,16 +40,19 @@ class Adopter:
         has_endpoint = any(self._launch.routes.of(signal).endpoint is not None for signal in Signal)
         if self._launch.ranks.local_rank != 0 or not has_endpoint or self._thread is not None:
             return
-        self._thread = threading.Thread(
-            target=self._run, args=(run_folder, own), name="otel_logger adopter", daemon=True
-        )
-        self._thread.start()
+        thread = threading.Thread(target=self._run, args=(run_folder, own), name="otel_logger adopter", daemon=True)
+        # Since Python 3.12 none starts at the exit of the interpreter; what is left waits for the next attempt.
+        with suppress(RuntimeError):
+            thread.start()
+            self._thread = thread
 
     def finish(self, timeout: float) -> None:
         """Give it `timeout` seconds to get done, unless it waits for an endpoint, and then stop it at its next step."""
         self._closing.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(timeout)
+        thread = self._thread
+        # Daemon threads are gone when the interpreter is finalized, and waiting for one takes the whole time-out.
+        if thread is not None and thread is not threading.current_thread() and not sys.is_finalizing():
+            thread.join(timeout)
         self._stopping.set()
 
     def _run(self, run_folder: Path, own: Path) -> None:

@@ -227,6 +227,22 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert [] == list(log.run_dir.rglob("*.seg"))
 
 
+def test_a_run_that_is_first_known_at_exit_is_recorded_whole(tmp_path: Path) -> None:
+    """No thread starts at the exit of newer interpreters; adoption then waits, and the run's own end does not."""
+    program = f"""
+import atexit
+from otel_logger import OTelLogger
+log = OTelLogger(environ={{"OTEL_LOGGER_DIR": {str(tmp_path)!r}, "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9",
+                          "OTEL_LOGGER_SHUTDOWN_TIMEOUT": "300"}})
+log.log_hyperparameters({{"lr": 0.1}})
+atexit.register(lambda: print(log.run_dir, flush=True))
+atexit.register(log.close)
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
+
+    assert "training.run.end" in read_run(done.stdout.strip()).events["name"], done.stderr
+
+
 def test_a_close_does_not_wait_for_adoption_before_an_endpoint_that_is_down(tmp_path: Path) -> None:
     """What an earlier attempt left must not hold the end of this one."""
     import time
