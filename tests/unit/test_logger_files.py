@@ -1,0 +1,112 @@
+"""Images, tables and files through a logger, and the folders they lie in."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from otel_logger import OTelLogger, read_run
+
+
+def test_images_tables_and_files_are_stored_and_linked(make: Callable[..., OTelLogger], tmp_path: Path) -> None:
+    """One record for each, whose blob exists with the size and digest that the record states."""
+    import hashlib
+
+    source = tmp_path / "checkpoint.pt"
+    source.write_bytes(b"\x00" * 1000)
+    with make() as log:
+        log.log_images(np.zeros((2, 3, 8, 8)), name="digits", step=1)
+        log.log_table(["a", "b"], [[1, "x"], [2, "y"]], name="mistakes", step=2)
+        log.upload_file(None, "../up/ep0.pt", source)
+        source.unlink()
+
+    assert log.run_dir is not None
+    blobs = list(read_run(log.run_dir).blobs)
+    assert ["image", "image", "table", "file"] == [blob["kind"] for blob in blobs]
+    assert ["digits", "digits", "mistakes", "../up/ep0.pt"] == [blob["name"] for blob in blobs]
+    for blob in blobs:
+        path = Path(blob["uri"].removeprefix("file://"))
+        assert log.run_dir.resolve() in path.resolve().parents
+        data = path.read_bytes()
+        assert (len(data), f"sha256:{hashlib.sha256(data).hexdigest()}") == (blob["size"], blob["digest"])
+
+
+def test_upload_refuses_missing_files_and_taken_names(make: Callable[..., OTelLogger], tmp_path: Path) -> None:
+    """The two errors that the contract asks for, and no other."""
+    source = tmp_path / "a.txt"
+    source.write_text("one")
+    with make() as log:
+        with pytest.raises(FileNotFoundError, match="nowhere"):
+            log.upload_file(None, "a.txt", tmp_path / "nowhere")
+        log.upload_file(None, "a.txt", source)
+        with pytest.raises(FileExistsError, match="overwrite=True"):
+            log.upload_file(None, "a.txt", source)
+        assert log.flush()
+        with pytest.raises(FileExistsError, match="overwrite=True"):
+            log.upload_file(None, "a.txt", source)
+        source.write_text("two")
+        log.upload_file(None, "a.txt", source, overwrite=True)
+        log.download_file("a.txt", str(tmp_path / "back.txt"))
+        with pytest.raises(FileExistsError, match=r"back\.txt"):
+            log.download_file("a.txt", str(tmp_path / "back.txt"))
+        with pytest.raises(FileNotFoundError, match="missing"):
+            log.download_file("missing", str(tmp_path / "missing.txt"))
+
+    assert "two" == (tmp_path / "back.txt").read_text()
+    assert not (tmp_path / "missing.txt").exists()
+
+
+def test_the_next_attempt_may_replace_what_the_last_one_stored(make: Callable[..., OTelLogger], tmp_path: Path) -> None:
+    """A resumed run writes its checkpoints again; another run of the store may not replace them."""
+    source = tmp_path / "a.pt"
+    source.write_text("first")
+    store = (tmp_path / "store").as_uri()
+    with make(run_id="r", OTEL_LOGGER_BLOB_STORE=store) as log:
+        log.upload_file(None, "a.pt", source)
+    source.write_text("second")
+    with make(run_id="r", OTEL_LOGGER_BLOB_STORE=store) as log:
+        log.upload_file(None, "a.pt", source)
+    with make(run_id="other", OTEL_LOGGER_BLOB_STORE=store) as log, pytest.raises(FileExistsError):
+        log.upload_file(None, "a.pt", source)
+
+    assert "second" == (tmp_path / "store" / "files" / "a.pt").read_text()
+
+
+def test_a_download_before_init_finds_the_newest_run_of_the_folder(
+    make: Callable[..., OTelLogger], tmp_path: Path
+) -> None:
+    """A logger that is only there to load from has no run of its own: it looks through those of its folder."""
+    source = tmp_path / "a.pt"
+    for content in ("old", "new"):
+        source.write_text(content)
+        with make() as log:
+            log.upload_file(None, "latest.pt", source)
+    loader = make(run_name=None)
+    loader.download_file("latest.pt", str(tmp_path / "loaded.pt"), progress_bar=False)
+
+    assert "new" == (tmp_path / "loaded.pt").read_text()
+
+
+def test_a_relative_folder_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that changes its working directory does not take its run along."""
+    monkeypatch.chdir(tmp_path)
+    log = OTelLogger(run_name=None, environ={"OTEL_LOGGER_DIR": "logs"})
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    log.log_metrics({"loss": 1.0})
+    log.close()
+
+    assert log.run_dir is not None
+    assert tmp_path / "logs" == log.run_dir.parent
+
+
+def test_folders_and_files_are_private(make: Callable[..., OTelLogger], tmp_path: Path) -> None:
+    """Telemetry may hold what is not for everyone: folders are 0700, files 0600."""
+    with make() as log:
+        log.log_metrics({"loss": 1.0})
+        log.log_images(np.zeros((4, 4)))
+
+    for path in (tmp_path / "logs").rglob("*"):
+        forbidden = 0o077 if path.name not in (".gitignore", "writer.json") else 0
+        assert 0 == path.stat().st_mode & forbidden, path
