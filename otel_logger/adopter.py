@@ -11,7 +11,6 @@ from otel_logger.launch import Launch
 from otel_logger.syncing import Errand
 from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.ledger import warn
-from otel_logger_exporters.signals import Signal
 
 __all__ = ["Adopter"]
 
@@ -37,8 +36,7 @@ class Adopter:
 
     def start(self, run_folder: Path, own: Path) -> None:
         """Begin with what is in `run_folder`, apart from the folder `own`."""
-        has_endpoint = any(self._launch.routes.of(signal).endpoint is not None for signal in Signal)
-        if self._launch.ranks.local_rank != 0 or not has_endpoint or self._thread is not None:
+        if self._launch.ranks.local_rank != 0 or not self._launch.routes.endpoints or self._thread is not None:
             return
         thread = threading.Thread(target=self._run, args=(run_folder, own), name="otel_logger adopter", daemon=True)
         # Since Python 3.12 none starts at the exit of the interpreter; what is left waits for the next attempt.

@@ -82,7 +82,7 @@ def sync(
 
     try:
         complete = run_sync(os.environ, path, timeout=timeout, as_json=as_json)
-    except (ConfigurationError, FileNotFoundError) as error:
+    except (ConfigurationError, OSError) as error:
         _fail("sync", error, MISUSED)
     if not complete:
         raise typer.Exit(FAILED)

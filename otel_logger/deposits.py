@@ -11,7 +11,7 @@ from opentelemetry.trace import INVALID_SPAN_CONTEXT, SpanContext
 
 from otel_logger import conventions as names
 from otel_logger.devices import keep_on_device
-from otel_logger.folders import writers_of
+from otel_logger.folders import runs_below
 from otel_logger.identity import Identity
 from otel_logger.shelf import Shelf, Staged
 from otel_logger.values import is_device_tensor
@@ -148,16 +148,11 @@ class Deposits:
         store = self.writing()
         if store is not None:
             return [store]
-        runs = []
-        for folder in self._directory.iterdir() if self._directory.is_dir() else ():
-            try:
-                writers = writers_of(folder) if (folder / "blobs").is_dir() else []
-            except OSError:
-                # Another user's run, which is closed to all but its owner, or a folder that was just removed.
-                continue
-            if writers:
-                newest = writers[-1][1]
-                runs.append((newest.run_name == self._writer.run_name, newest.started_ns, folder))
+        runs = [
+            (writers[-1][1].run_name == self._writer.run_name, writers[-1][1].started_ns, folder)
+            for folder, writers in runs_below(self._directory)
+            if (folder / "blobs").is_dir()
+        ]
         return [FileBlobStore(folder / "blobs") for _, _, folder in sorted(runs, reverse=True)]
 
     def _is_earlier_attempt(self, meta: BlobMeta) -> bool:

@@ -15,7 +15,16 @@ from pathlib import Path
 from otel_logger_exporters.blob_files import make_private_folder
 from otel_logger_exporters.owner import is_owned
 
-__all__ = ["STARTING", "WriterFile", "all_writers", "create_runs_folder", "run_folder", "writers_of"]
+__all__ = [
+    "STARTING",
+    "WriterFile",
+    "all_writers",
+    "create_runs_folder",
+    "own_writers",
+    "run_folder",
+    "runs_below",
+    "writers_of",
+]
 
 STARTING = ".starting"
 
@@ -94,13 +103,26 @@ def writers_of(folder: Path) -> list[tuple[Path, WriterFile]]:
     return sorted(found, key=lambda item: (item[1].started_ns, item[0].name))
 
 
-def all_writers(directory: Path) -> Iterator[tuple[Path, WriterFile, bool]]:
-    """Yield the writers of all runs in `directory` with whether they live; folders that cannot be read have none."""
-    for run in sorted(directory.iterdir()) if directory.is_dir() else ():
+def own_writers(folder: Path) -> list[tuple[Path, WriterFile]]:
+    """Return the writers of a run's folder, the oldest first, or the one whose own folder it is."""
+    own = WriterFile.read(folder)
+    return [(folder, own)] if own is not None else writers_of(folder)
+
+
+def runs_below(directory: Path) -> Iterator[tuple[Path, list[tuple[Path, WriterFile]]]]:
+    """Yield the folders in `directory` that hold writers, with those; folders that cannot be read are passed over."""
+    for folder in sorted(directory.iterdir()) if directory.is_dir() else ():
         try:
-            writers = writers_of(run)
+            writers = writers_of(folder)
         except OSError:
             # Another user's run, which is closed to all but its owner, or a folder that was just renamed.
             continue
+        if writers:
+            yield folder, writers
+
+
+def all_writers(directory: Path) -> Iterator[tuple[Path, WriterFile, bool]]:
+    """Yield the writers of all runs in `directory` with whether they live; folders that cannot be read have none."""
+    for _, writers in runs_below(directory):
         for path, writer in writers:
             yield path, writer, is_owned(path)

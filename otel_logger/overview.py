@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from otel_logger.conventions import OUTCOME_FAILED, OUTCOME_FINISHED, OUTCOME_INTERRUPTED
-from otel_logger.folders import STARTING, WriterFile, writers_of
+from otel_logger.folders import STARTING, WriterFile, own_writers, runs_below
 from otel_logger_exporters.journal_reader import JournalReader
 from otel_logger_exporters.owner import is_owned
 from otel_logger_exporters.segments import segments_of
@@ -87,7 +87,7 @@ def runs_in(path: Path, now_ns: int) -> list[RunOverview]:
 
     FileNotFoundError when there is none.
     """
-    own = _own_writers(path)
+    own = own_writers(path)
     found = [(path, own)] if own else list(_runs_below(path))
     if not found:
         what = "holds no run" if path.is_dir() else "is no folder"
@@ -99,7 +99,7 @@ def runs_in(path: Path, now_ns: int) -> list[RunOverview]:
 
 def overview_of(folder: Path, now_ns: int) -> RunOverview:
     """Return the overview of one run's (or one writer's) folder; FileNotFoundError when it is none."""
-    writers = _own_writers(folder)
+    writers = own_writers(folder)
     if not writers:
         msg = f"{str(folder)!r} holds no run: `otel-logger runs` lists the folders of those that there are"
         raise FileNotFoundError(msg)
@@ -114,7 +114,7 @@ def find_run(name: str, directory: Path) -> Path:
         FileNotFoundError: it is none of these; the message names the remedy.
     """
     path = Path(name)
-    if _own_writers(path):
+    if own_writers(path):
         return path
     runs = {
         folder: {folder.name, writers[-1][1].run_id or folder.name}
@@ -140,22 +140,12 @@ def find_run(name: str, directory: Path) -> Path:
     raise FileNotFoundError(msg)
 
 
-def _own_writers(folder: Path) -> list[tuple[Path, WriterFile]]:
-    own = WriterFile.read(folder)
-    return [(folder, own)] if own is not None else writers_of(folder)
-
-
 def _runs_below(directory: Path) -> Iterator[tuple[Path, list[tuple[Path, WriterFile]]]]:
-    for folder in directory.iterdir() if directory.is_dir() else ():
-        try:
-            writers = writers_of(folder)
-        except OSError:
-            # Another user's run, which is closed to all but its owner, or a folder that was just renamed.
-            continue
+    for folder, writers in runs_below(directory):
         if folder.name == STARTING:
             # Each of these is a run of its own, whose name is not known.
             yield from ((path, [(path, writer)]) for path, writer in writers)
-        elif writers:
+        else:
             yield folder, writers
 
 

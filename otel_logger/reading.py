@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from otel_logger import conventions as names
-from otel_logger.folders import WriterFile, writers_of
+from otel_logger.folders import WriterFile, own_writers, runs_below
 from otel_logger.tabular import Table
 from otel_logger.values import flatten
 from otel_logger_exporters.decoding import decode_events, decode_resource, decode_spans
@@ -80,8 +80,7 @@ def read_run(path: str | Path) -> Run:
         FileNotFoundError: there is no run at `path`; the message names runs that are near.
     """
     folder = Path(path)
-    own = WriterFile.read(folder)
-    writers = [(folder, own)] if own is not None else writers_of(folder)
+    writers = own_writers(folder)
     if not writers:
         raise FileNotFoundError(_no_run(folder))
     read = _Reading()
@@ -198,9 +197,7 @@ def _writer_row(item: tuple[Path, WriterFile]) -> dict[str, Any]:
 def _no_run(folder: Path) -> str:
     if not folder.exists():
         return f"there is no folder {str(folder)!r}"
-    runs = (
-        sorted(path.name for path in folder.iterdir() if path.is_dir() and writers_of(path)) if folder.is_dir() else []
-    )
+    runs = [run.name for run, _ in runs_below(folder)]
     if runs:
         return f"{str(folder)!r} is a folder of runs, not a run: read one of {', '.join(runs[:10])}"
     return f"{str(folder)!r} holds no run: give the folder of one, as `OTelLogger.run_dir` names it"

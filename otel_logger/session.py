@@ -156,9 +156,9 @@ class Session:
                 self.writer.bind()
                 self.deposits.close(timeout)
                 self.writer.finish(*self._outcome())
-            # Before the adopter gets the rest of the time: a backlog must not keep this run's own end from being sent.
-            self.writer.outbox.flush(max(0.0, deadline - self._clock.monotonic()))
         finally:
+            # Before the adopter gets the rest of the time: a backlog must not keep this run's own end from being sent.
+            self.writer.send(max(0.0, deadline - self._clock.monotonic()))
             self._adopter.finish(max(0.0, deadline - self._clock.monotonic()))
             self.writer.close(max(0.0, deadline - self._clock.monotonic()))
         if self.writer.is_used and self.launch.ranks.local_rank == 0:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from otel_logger.conventions import SCOPE_VERSION
-from otel_logger.folders import WriterFile, writers_of
+from otel_logger.folders import WriterFile, own_writers, runs_below
 from otel_logger.hyperparameters import resource_part
 from otel_logger.launch import Launch
 from otel_logger.vocabulary import metric_vocabulary
@@ -14,6 +14,7 @@ from otel_logger_exporters.adoption import deliver, read_legacy
 from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.decoding import decode_resource
 from otel_logger_exporters.encoder import batch_encoder
+from otel_logger_exporters.endpoints import Endpoint
 from otel_logger_exporters.items import encode_resource
 from otel_logger_exporters.journal_reader import JournalReader
 from otel_logger_exporters.lane import Lane
@@ -35,7 +36,7 @@ class Synced:
     attempt: int
     rank: int
     sent: Mapping[str, int]
-    left: int
+    left_bytes: int
     reason: str | None = None
 
 
@@ -44,12 +45,7 @@ def writers_below(path: Path) -> list[tuple[Path, WriterFile]]:
 
     FileNotFoundError when there is none.
     """
-    own = WriterFile.read(path)
-    if own is not None:
-        return [(path, own)]
-    found = writers_of(path)
-    if not found and path.is_dir():
-        found = [writer for folder in sorted(path.iterdir()) for writer in writers_of(folder)]
+    found = own_writers(path) or [writer for _, writers in runs_below(path) for writer in writers]
     if not found:
         what = "holds no run" if path.is_dir() else "is no folder"
         msg = f"{str(path)!r} {what}: give the folder of a run, or the folder of runs (OTEL_LOGGER_DIR)"
@@ -74,8 +70,7 @@ class Errand:
 
     def waiting(self, folder: Path) -> int:
         """Return the bytes of a writer's folder that have an endpoint and are not acknowledged."""
-        signals = [signal for signal in Signal if self.launch.routes.of(signal).endpoint is not None]
-        return sum(JournalReader(folder, signal, keep=True).unread for signal in signals)
+        return sum(JournalReader(folder, signal, keep=True).unread for signal in self.launch.routes.endpoints)
 
     def run(self, folder: Path, writer: WriterFile) -> Synced:
         """Send what waits in the folder of a dead writer, and return what became of it.
@@ -101,8 +96,8 @@ class Errand:
         ledger = Ledger(self.clock, self.log)
         deadline = self.clock.monotonic() + self.timeout
         complete = True
-        for signal in Signal:
-            if (lane := self._lane(folder, writer, signal, ledger)) is not None:
+        for signal, endpoint in self.launch.routes.endpoints.items():
+            if (lane := self._lane(folder, writer, signal, endpoint, ledger)) is not None:
                 try:
                     complete &= deliver(lane, deadline=deadline, clock=self.clock, wait=self.wait, advance=self.advance)
                     if signal.value not in writer.kept:
@@ -123,10 +118,11 @@ class Errand:
         left = self.waiting(folder) if reason is not None else 0
         return Synced(folder, writer.run_id, writer.attempt, writer.rank, sent, left, reason)
 
-    def _lane(self, folder: Path, writer: WriterFile, signal: Signal, ledger: Ledger) -> Lane | None:
-        endpoint = self.launch.routes.of(signal).endpoint
+    def _lane(
+        self, folder: Path, writer: WriterFile, signal: Signal, endpoint: Endpoint, ledger: Ledger
+    ) -> Lane | None:
         reader = JournalReader(folder, signal, keep=signal.value in writer.kept)
-        if endpoint is None or not reader.unread:
+        if not reader.unread:
             return None
         resource = _resource(folder, signal)
         return Lane(

@@ -89,7 +89,7 @@ class Writer:
         self._hyperparameters = HyperparameterSet(self._redactor)
         settings = launch.settings
         identifier = uuid.UUID(bytes=os.urandom(16))
-        kept = tuple(signal.value for signal in Signal if launch.routes.of(signal).endpoint is None)
+        kept = tuple(signal.value for signal in Signal if signal not in launch.routes.endpoints)
         self._place = WriterFolder(launch.directory, identifier.hex, clock.time_ns(), launch.ranks.rank, kept, ledger)
         self.outbox = Outbox(
             self._place.path,
@@ -282,13 +282,16 @@ class Writer:
             )
             self._place.describe(ended_ns=now, outcome=outcome)
 
-    def close(self, timeout: float) -> None:
-        """Send what can be sent within `timeout` seconds, and give the folder up; an unused one is removed."""
+    def send(self, timeout: float) -> None:
+        """Send what can be sent within `timeout` seconds, values that are still on a device included."""
         deadline = self._clock.monotonic() + timeout
         # Half: a device that hangs must leave time to send what is recorded.
         self._devices.finish(timeout / 2, self._clock)
         self.outbox.flush(max(0.0, deadline - self._clock.monotonic()))
-        self.outbox.close(max(0.0, deadline - self._clock.monotonic()))
+
+    def close(self, timeout: float) -> None:
+        """Stop sending, within `timeout` seconds, and give the folder up; an unused one is removed."""
+        self.outbox.close(timeout)
         self._place.release(unused=not self._begun)
 
     def abandon(self) -> None:

@@ -24,18 +24,19 @@ class Legacy:
 
 
 def read_legacy(folder: Path, signal: Signal) -> Legacy:
-    """Return what the journal of `signal` in `folder` says; it stands at the head of each segment."""
-    resource: ResourceRecord | None = None
-    hyperparameters: Mapping[str, Any] = {}
-    for _, path in segments_of(folder, signal):
+    """Return what the journal of `signal` in `folder` says; each segment repeats it, so the newest that can be read."""
+    for _, path in reversed(segments_of(folder, signal)):
+        resource: ResourceRecord | None = None
+        hyperparameters: Mapping[str, Any] = {}
         segment = read_segment(path.read_bytes())
         for record in segment.records if segment is not None else ():
             if record.kind == Kind.RESOURCE:
-                found = ResourceRecord.unpack(record.payload)
-                resource = found if resource is None or found.bound or not resource.bound else resource
+                resource = ResourceRecord.unpack(record.payload)
             elif record.kind == Kind.HYPERPARAMETERS:
                 hyperparameters, _ = unpack_hyperparameters(record.payload)
-    return Legacy(resource, hyperparameters)
+        if resource is not None:
+            return Legacy(resource, hyperparameters)
+    return Legacy(None, {})
 
 
 def deliver(

@@ -43,6 +43,11 @@ class Routes:
         """Return the signal's route."""
         return {Signal.METRICS: self.metrics, Signal.LOGS: self.logs, Signal.TRACES: self.traces}[signal]
 
+    @property
+    def endpoints(self) -> dict[Signal, Endpoint]:
+        """The endpoints of the signals that are sent."""
+        return {signal: endpoint for signal in Signal if (endpoint := self.of(signal).endpoint) is not None}
+
 
 def routes_from_environ(environ: Mapping[str, str]) -> Routes:
     """Return where each signal goes; raises ConfigurationError when a variable cannot be understood.

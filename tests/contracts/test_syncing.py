@@ -268,3 +268,16 @@ def test_people_read_a_table(tmp_path: Path) -> None:
     assert 0 == result.exit_code
     assert "3 metrics, 4 logs, 1 traces" in result.stdout
     assert f"to 127.0.0.1:{server.port} (http/protobuf)" in result.stdout
+
+
+def test_a_reason_is_printed_as_it_is(tmp_path: Path) -> None:
+    """A server's words may look like the markup of the table's library, and are none."""
+    make_run(tmp_path, steps=3)
+    with OtlpServer("http/protobuf") as server:
+        server.answer_with(*[Reply(http=401, message="[/red] who [bold]are[/bold] you")] * 3)
+        result = CliRunner().invoke(
+            app, ["sync", str(tmp_path / "logs")], env={"OTEL_EXPORTER_OTLP_ENDPOINT": server.endpoint}
+        )
+
+    assert 1 == result.exit_code
+    assert "[/red] who [bold]are[/bold] you" in result.stdout
