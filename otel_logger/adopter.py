@@ -55,13 +55,21 @@ class Adopter:
 
     def _run(self, run_folder: Path, own: Path) -> None:
         try:
-            for folder, writer in writers_of(run_folder):
-                if folder != own and self._errand.waiting(folder):
-                    self._errand.run(folder, writer)
+            while (pause := self._send(run_folder, own)) is not None:
+                self._wait(pause)
         except _Stopped:
             pass
         except Exception as error:
             warn(self._log, f"What earlier attempts have left in {run_folder} is not sent: {error!r}")
+
+    def _send(self, run_folder: Path, own: Path) -> float | None:
+        """Send what can be sent now; return in how many seconds to look again, None when nobody may die meanwhile."""
+        results = [
+            self._errand.run(folder, writer)
+            for folder, writer in writers_of(run_folder)
+            if folder != own and self._errand.waiting(folder)
+        ]
+        return min((result.retry_in for result in results if result.retry_in is not None), default=None)
 
     def _wait(self, seconds: float) -> None:
         if self._closing.wait(seconds):

@@ -132,6 +132,27 @@ def show(
         _fail("show", error, MISUSED)
 
 
+@app.command()
+def doctor(
+    timeout: Annotated[float, typer.Option(min=0.1, max=600, help="Seconds for each attempt to reach a server.")] = 5.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per check.")] = False,
+) -> None:
+    """Try what a run would need here, and tell what is wrong and what helps.
+
+    Reads the same environment as a run, and tries its endpoint, credentials, clock and folder. Makes no run and sends
+    no data: each endpoint gets a request with nothing in it.
+
+    Exits with 1 when there is a problem.
+    """
+    # gRPC's C core writes each failed handshake to standard error, and reads this when it is loaded.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    from otel_logger.doctor_command import run_doctor
+    from otel_logger_exporters.clock import SystemClock
+
+    if not run_doctor(os.environ, timeout=timeout, clock=SystemClock(), as_json=as_json):
+        raise typer.Exit(FAILED)
+
+
 def _fail(command: str, error: Exception, code: int) -> NoReturn:
     typer.secho(f"otel-logger {command}: {error}", err=True, fg=typer.colors.RED)
     raise typer.Exit(code)

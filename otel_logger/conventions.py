@@ -41,6 +41,7 @@ __all__ = [
     "OUTCOME_FAILED",
     "OUTCOME_FINISHED",
     "OUTCOME_INTERRUPTED",
+    "OUTCOME_PREEMPTED",
     "OUTCOME_STORED",
     "PROCESS_PID",
     "RANK",
@@ -54,6 +55,18 @@ __all__ = [
     "RUN_REASON",
     "SCOPE_NAME",
     "SCOPE_VERSION",
+    "SELF_ADJUSTED",
+    "SELF_AGE",
+    "SELF_BLOBS",
+    "SELF_COALESCED",
+    "SELF_DELIVERED",
+    "SELF_DROPPED",
+    "SELF_REASON",
+    "SELF_RECORDED",
+    "SELF_REFUSED",
+    "SELF_SIGNAL",
+    "SELF_SIZE",
+    "SELF_WAITING",
     "SPAN_BATCH",
     "SPAN_EPOCH",
     "SPAN_EVAL",
@@ -134,7 +147,21 @@ SPAN_PREDICT: Final = "training.predict"
 OUTCOME_FINISHED: Final = "finished"
 OUTCOME_FAILED: Final = "failed"
 OUTCOME_INTERRUPTED: Final = "interrupted"
+OUTCOME_PREEMPTED: Final = "preempted"
 OUTCOME_STORED: Final = "stored"
+
+SELF_RECORDED: Final = "otel_logger.items.recorded"
+SELF_DELIVERED: Final = "otel_logger.items.delivered"
+SELF_REFUSED: Final = "otel_logger.items.refused"
+SELF_WAITING: Final = "otel_logger.items.waiting"
+SELF_DROPPED: Final = "otel_logger.items.dropped"
+SELF_ADJUSTED: Final = "otel_logger.items.adjusted"
+SELF_COALESCED: Final = "otel_logger.items.coalesced"
+SELF_BLOBS: Final = "otel_logger.blobs.stored"
+SELF_SIZE: Final = "otel_logger.journal.size"
+SELF_AGE: Final = "otel_logger.journal.age"
+SELF_SIGNAL: Final = "otel_logger.signal"
+SELF_REASON: Final = "otel_logger.reason"
 
 LONGEST_NAME: Final = 255
 """Characters of an instrument's name at most: OpenTelemetry API, "Instrument name syntax"."""

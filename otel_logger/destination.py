@@ -95,6 +95,9 @@ class Destination:
         session = self._session
         if session is None or session.is_open:
             return session
+        if sys.is_finalizing():
+            # A destructor's call. Counting it takes a lock, which a daemon thread may have held when it was ended.
+            return None
         if items and session.is_forked:
             session.ledger.drop(
                 "fork",

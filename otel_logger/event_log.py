@@ -12,6 +12,7 @@ from otel_logger.conventions import LOG_RECORD_UID, PROCESS_PID, SCOPE_NAME, SCO
 from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.items import Event, Severity, encode_event
 from otel_logger_exporters.ledger import Ledger
+from otel_logger_exporters.limits import Limits
 from otel_logger_exporters.outbox import Outbox
 from otel_logger_exporters.signals import Signal
 
@@ -28,6 +29,7 @@ class EventLog:
         outbox: Outbox,
         clock: Clock,
         ledger: Ledger,
+        limits: Limits,
         *,
         run: Callable[[], Mapping[str, Any]],
         span: Callable[[], SpanContext | None],
@@ -35,6 +37,7 @@ class EventLog:
         self._outbox = outbox
         self._clock = clock
         self._ledger = ledger
+        self._limits = limits
         self._run = run
         self._span = span
 
@@ -55,17 +58,18 @@ class EventLog:
         """
         if self._outbox.journal(Signal.LOGS) is None:
             return
+        # First, as a limit of attributes keeps those: the uid is what a record that is sent twice is known by.
         identity = {LOG_RECORD_UID: uuid.UUID(bytes=os.urandom(16), version=4).hex, PROCESS_PID: os.getpid()}
         event = Event(
             name=name,
             time_ns=self._clock.time_ns() if time_ns is None else time_ns,
-            attributes={**self._run(), **identity, **({} if step is None else {STEP: step}), **(attributes or {})},
+            attributes={**identity, **self._run(), **({} if step is None else {STEP: step}), **(attributes or {})},
             body=body,
             severity=severity,
             span=span if span is not None else self._span(),
         )
         try:
-            frame = encode_event(event, _SCOPE)
+            frame = encode_event(event, _SCOPE, self._limits)
         except Exception as error:
             # Plain data always encodes; should it not, it costs this record alone.
             self._ledger.drop("encoding", 1, f"A log record {name} is lost, it cannot be encoded: {error!r}")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from otel_logger.conventions import OUTCOME_PREEMPTED
 from otel_logger.folders import WriterFile
 from otel_logger.ranks import Ranks
 
@@ -65,8 +66,8 @@ def settle(
     """Return the identity of a writer.
 
     The run id is the first of: `run_id` (argument or OTEL_LOGGER_RUN_ID); the checkpoint's, when its run name is
-    ours (else it becomes the parent); that of the newest run of this name that died without an end; and
-    `<run name>-<6 hex>`, where the digits are drawn for a process alone and a digest of the launch's `seed` for one
+    ours (else it becomes the parent); that of the newest run of this name that died without an end or was preempted;
+    and `<run name>-<6 hex>`, where the digits are drawn for a process alone and a digest of the launch's `seed` for one
     of several, so that ranks agree without talking.
     """
     known = tuple(known)
@@ -105,7 +106,7 @@ def settle(
 
 
 def _restarted(run_name: str, known: Iterable[Known], *, is_alone: bool) -> str | None:
-    """Return the id of the newest dead run of this name when a writer of its last attempt has no end, else None.
+    """Return the id of the newest dead run of this name when a writer of its last attempt was cut short, else None.
 
     A process that is alone leaves a run that another process goes on with already: of several that start at once
     after one has died, each is a run of its own but the first. Ranks cannot tell such a one from their own first rank.
@@ -121,7 +122,12 @@ def _restarted(run_name: str, known: Iterable[Known], *, is_alone: bool) -> str 
     if not dead:
         return None
     (run_id, _), newest = max(dead.items(), key=lambda entry: max(item.writer.started_ns for item in entry[1]))
-    return run_id if any(item.writer.ended_ns is None for item in newest) else None
+    return run_id if any(_is_cut_short(item.writer) for item in newest) else None
+
+
+def _is_cut_short(writer: WriterFile) -> bool:
+    # Who preempts a run starts it again where there is room.
+    return writer.ended_ns is None or writer.outcome == OUTCOME_PREEMPTED
 
 
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from otel_logger.conventions import OUTCOME_FAILED, OUTCOME_FINISHED, OUTCOME_INTERRUPTED
+from otel_logger.conventions import OUTCOME_FAILED, OUTCOME_FINISHED, OUTCOME_INTERRUPTED, OUTCOME_PREEMPTED
 from otel_logger.folders import STARTING, WriterFile, own_writers, runs_below
 from otel_logger_exporters.journal_reader import JournalReader
 from otel_logger_exporters.owner import is_owned
@@ -27,9 +27,9 @@ RUNNING = "running"
 LOST = "lost"
 """States beside the outcomes: a writer that lives, and one that died without an end."""
 
-_WEIGHT = (RUNNING, OUTCOME_FAILED, OUTCOME_INTERRUPTED, LOST, OUTCOME_FINISHED)
+_WEIGHT = (RUNNING, OUTCOME_FAILED, OUTCOME_INTERRUPTED, LOST, OUTCOME_PREEMPTED, OUTCOME_FINISHED)
 """The state of several writers is that of the first here: a rank that told how it failed says more than those that
-died with it, and one that was lost more than those that finished."""
+died with it, and one that was lost more than those that finished, or that the launcher ended for it."""
 
 _LISTED = 10
 """Candidates at most that an error lists."""

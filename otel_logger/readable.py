@@ -9,7 +9,7 @@ from typing import Any
 
 __all__ = ["STATE_STYLES", "as_json", "duration", "moment", "number", "size", "text"]
 
-STATE_STYLES = {"running": "green", "failed": "red", "interrupted": "yellow", "lost": "red"}
+STATE_STYLES = {"running": "green", "failed": "red", "interrupted": "yellow", "preempted": "yellow", "lost": "red"}
 """The colours of a run's states; `finished` is as it should be and needs none."""
 
 _SECOND = 1_000_000_000

@@ -1,6 +1,7 @@
 """Reading a run's folder back as tables."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from otel_logger_exporters.decoding import decode_events, decode_resource, decod
 from otel_logger_exporters.payloads import Frame, ResourceRecord, unpack_hyperparameters
 from otel_logger_exporters.records import Kind, Record
 from otel_logger_exporters.rows import RowReader
-from otel_logger_exporters.segments import read_segment, segments_of
+from otel_logger_exporters.segments import HEADER_SIZE, read_segment, segments_of
 from otel_logger_exporters.signals import Signal
 
 __all__ = ["Run", "Table", "read_run"]
@@ -113,11 +114,9 @@ class _Reading:
     def take(self, folder: Path, writer: WriterFile) -> None:
         place = {"attempt": writer.attempt, "rank": writer.rank}
         self._take_metrics(folder, place)
-        for frame in self._frames(folder, Signal.LOGS):
-            for event in decode_events(frame.body):
-                self.events.append({**event, **place, "step": event["attributes"].get(names.STEP)})
-        for frame in self._frames(folder, Signal.TRACES):
-            self.spans += ({**span, **place} for span in decode_spans(frame.body))
+        for event in self._items(folder, Signal.LOGS, decode_events):
+            self.events.append({**event, **place, "step": event["attributes"].get(names.STEP)})
+        self.spans += ({**span, **place} for span in self._items(folder, Signal.TRACES, decode_spans))
 
     def _take_metrics(self, folder: Path, place: dict[str, int]) -> None:
         # Each record holds all that were known then, and the last is repeated at the head of each segment.
@@ -127,27 +126,33 @@ class _Reading:
             rows = RowReader()
             for record in records:
                 if record.kind == Kind.RESOURCE:
-                    resource = ResourceRecord.unpack(record.payload)
-                    if resource.bound or not bound:
-                        self.resources[place["attempt"], place["rank"]] = decode_resource(resource.message)
-                        bound = resource.bound
+                    # Here and below: what is whole and yet makes no sense is passed over, as by RowReader.
+                    with suppress(ValueError):
+                        resource = ResourceRecord.unpack(record.payload)
+                        if resource.bound or not bound:
+                            self.resources[place["attempt"], place["rank"]] = decode_resource(resource.message)
+                            bound = resource.bound
                 elif record.kind == Kind.HYPERPARAMETERS:
-                    nested, time = unpack_hyperparameters(record.payload)
-                    for key, value in flatten(nested):
-                        if seen.get(key) != repr(value):
-                            seen[key] = repr(value)
-                            self.hyperparameters.append({"key": key, "value": value, "time": time, **place})
+                    with suppress(ValueError):
+                        nested, time = unpack_hyperparameters(record.payload)
+                        for key, value in flatten(nested):
+                            if seen.get(key) != repr(value):
+                                seen[key] = repr(value)
+                                self.hyperparameters.append({"key": key, "value": value, "time": time, **place})
                 elif (row := rows.take(record)) is not None:
                     for key, value in zip(row.keys, row.values, strict=True):
                         self.metrics.append(
                             {"key": key, "step": row.step, "time": row.time_ns, "value": value, **place}
                         )
 
-    def _frames(self, folder: Path, signal: Signal) -> Iterator[Frame]:
+    def _items(
+        self, folder: Path, signal: Signal, decode: Callable[[bytes], Iterator[dict[str, Any]]]
+    ) -> Iterator[dict[str, Any]]:
         for records in self._segments(folder, signal):
             for record in records:
                 if record.kind == Kind.OTLP:
-                    yield Frame.unpack(record.payload)
+                    with suppress(ValueError):
+                        yield from decode(Frame.unpack(record.payload).body)
 
     def _segments(self, folder: Path, signal: Signal) -> Iterator[tuple[Record, ...]]:
         for _, path in segments_of(folder, signal):
@@ -155,6 +160,9 @@ class _Reading:
                 data = path.read_bytes()
             except FileNotFoundError:
                 # Of a run that goes on: its sender was done with the segment.
+                continue
+            if not any(data[:HEADER_SIZE]):
+                # Prepared for later.
                 continue
             segment = read_segment(data)
             cut = len(data) if segment is None else segment.cut

@@ -13,7 +13,7 @@ from typing import Any
 
 from otel_logger.stamps import Stamper
 from otel_logger.values import NotANumber, as_number, is_device_tensor, key_text
-from otel_logger_exporters.journal import Journal
+from otel_logger_exporters.journal import Journal, journal_refusal
 from otel_logger_exporters.ledger import Ledger
 from otel_logger_exporters.records import Kind
 from otel_logger_exporters.rows import NO_STEP, Schema
@@ -138,25 +138,29 @@ class Recorder:
             appended = False
             while not appended:
                 generation = self._journal.generation
-                schema = self._schema(keys, kinds, generation)
-                appended = self._journal.append(Kind.ROW, schema.pack_row(time_ns, step, values), generation=generation)
+                schema, is_known = self._schema(keys, kinds, generation)
+                row = (Kind.ROW, schema.pack_row(time_ns, step, values))
+                # Together, so that no segment has a row without its schema.
+                records = (row,) if is_known else ((Kind.SCHEMA, schema.pack()), row)
+                appended = self._journal.append(*records, items=len(values), generation=generation)
+            if not is_known and _are_texts(keys):
+                self._schemas[keys, kinds] = schema
         except OSError as error:
-            self._ledger.drop("disk", len(values), f"Metrics are lost, the disk does not take them: {error}")
+            reason, explanation = journal_refusal(Signal.METRICS, error)
+            self._ledger.drop(reason, len(values), explanation)
         else:
             self._ledger.record(Signal.METRICS, len(values))
 
-    def _schema(self, keys: tuple[Any, ...], kinds: str, generation: int) -> Schema:
+    def _schema(self, keys: tuple[Any, ...], kinds: str, generation: int) -> tuple[Schema, bool]:
+        """Return the schema of a call, and whether the segment has it already."""
         if generation != self._generation or len(self._schemas) >= SCHEMA_LIMIT:
             self._schemas.clear()
             self._generation = generation
         schema = self._schemas.get((keys, kinds))
-        if schema is None:
-            # Keys that are equal but not the same text, as 1 and True, must not share a schema.
-            names = tuple(map(key_text, keys))
-            schema = Schema(len(self._schemas), names, kinds)
-            if self._journal.append(Kind.SCHEMA, schema.pack(), generation=generation) and _are_texts(keys):
-                self._schemas[keys, kinds] = schema
-        return schema
+        if schema is not None:
+            return schema, True
+        # Keys that are equal but not the same text, as 1 and True, must not share a schema.
+        return Schema(len(self._schemas), tuple(map(key_text, keys)), kinds), False
 
     def _step(self, step: Any) -> int:
         if type(step) is int and step in _INT64:

@@ -43,7 +43,14 @@ def described_by_user(environ: Mapping[str, str]) -> dict[str, str]:
                 "commas and write a comma or equals sign inside a value as %2C or %3D."
             )
             raise ConfigurationError(msg)
-        attributes[unquote(key.strip())] = unquote(value.strip())
+        try:
+            attributes[unquote(key.strip(), errors="strict")] = unquote(value.strip(), errors="strict")
+        except UnicodeDecodeError:
+            msg = (
+                f"OTEL_RESOURCE_ATTRIBUTES: entry {number}, {pair.strip()!r}, is not UTF-8 when it is decoded. Write "
+                "what is not ASCII in UTF-8, as it is or percent-encoded."
+            )
+            raise ConfigurationError(msg) from None
     attributes.setdefault("service.name", DEFAULT_SERVICE)
     if service := environ.get("OTEL_SERVICE_NAME", "").strip():
         attributes["service.name"] = service

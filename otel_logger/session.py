@@ -3,6 +3,7 @@
 import atexit
 import logging
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -11,19 +12,26 @@ from typing import Any
 
 from otel_logger.adopter import Adopter
 from otel_logger.announce import announce, destinations, outcome, shown
-from otel_logger.conventions import OUTCOME_FAILED, OUTCOME_FINISHED, OUTCOME_INTERRUPTED
+from otel_logger.conventions import OUTCOME_FAILED, OUTCOME_FINISHED, OUTCOME_INTERRUPTED, OUTCOME_PREEMPTED
 from otel_logger.deposits import Deposits
 from otel_logger.launch import Launch, read_launch
 from otel_logger.settings import Settings
+from otel_logger.termination import EXIT_STATUS, Termination, shield
 from otel_logger.values import plain, text
 from otel_logger.writer import Writer
 from otel_logger_exporters.clock import Clock
+from otel_logger_exporters.endpoint_urls import GRPC
 from otel_logger_exporters.errors import ConfigurationError
 from otel_logger_exporters.ledger import Ledger, Stats, warn
 
 __all__ = ["Arguments", "ProcessHooks", "Session", "open_session"]
 
 _log = logging.getLogger("otel_logger")
+
+_DEAF = (
+    "The handler of SIGTERM in this process is not Python's and is left alone: a SIGTERM ends the run as that handler "
+    "does, perhaps without its end being recorded. OTEL_LOGGER_SIGNALS=off says so without this warning."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +55,28 @@ class ProcessHooks:
 
     def __init__(self) -> None:
         self.session: Session | None = None
-        atexit.register(self._finish)
+        atexit.register(self.finish)
         os.register_at_fork(after_in_child=self._abandon)
+        processes = sys.modules.get("multiprocessing.process")
+        if processes is not None and processes.parent_process() is not None:
+            # Before Python 3.13 a child that multiprocessing has forked runs no exit hooks but those of its own.
+            from multiprocessing.util import Finalize
 
-    def _finish(self) -> None:
+            Finalize(None, self._finish_child, exitpriority=0)
+
+    def finish(self) -> None:
+        """Finish the session, where one is open, for the reason that the program ends for."""
         if (session := self.session) is not None:
             session.note_failure_of_program()
             session.guard(session.finish)
+
+    def _finish_child(self) -> None:
+        # They are run before the process waits for its threads, who may log on.
+        present = threading.current_thread()
+        if all(thread.daemon or thread is present for thread in threading.enumerate()):
+            if (session := self.session) is not None:
+                session.failure = session.failure or sys.exc_info()[1]
+            self.finish()
 
     def _abandon(self) -> None:
         if (session := self.session) is not None:
@@ -80,6 +103,10 @@ def open_session(
         if launch.ranks.local_rank == 0:
             announce(_log, "OTEL_SDK_DISABLED=true: nothing is recorded, and nothing is sent")
         return None
+    if any(endpoint.protocol == GRPC for endpoint in launch.routes.endpoints.values()):
+        # Read when gRPC is first imported. Its own handlers of forks crash the process that forks while a thread of it
+        # connects: those of a data loader would end the training. A child of ours leaves its parent's channels alone.
+        os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     session = Session(arguments, launch, clock, step, hooks)
     session.start(settle=not has_trainer)
     return session
@@ -97,6 +124,7 @@ class Session:
         self.is_forked = False
         self.fits = 0
         self.failure: BaseException | None = None
+        self._is_finish_due = False
         self._clock = clock
         self._earlier = id(getattr(sys, "last_value", None))
         # Reentrant: a signal handler may close the logger that it interrupts closing.
@@ -110,6 +138,9 @@ class Session:
         self._is_named = run_name is not None or run_id is not None
         self._hooks = hooks
         hooks.session = self
+        self._termination = Termination(hooks.finish, is_wanted=launch.settings.signals == "on")
+        if self._termination.is_deaf:
+            self.ledger.warn("signals", _DEAF)
 
     def start(self, *, settle: bool) -> None:
         """Settle the run now, if that is wanted and the user named it, and say where the data goes."""
@@ -120,6 +151,9 @@ class Session:
 
     def stats(self) -> Stats:
         """Return what became of the data so far."""
+        if sys.is_finalizing():
+            # A daemon thread may have held the lock when it was ended.
+            self.ledger.abandon()
         return self.ledger.stats(self.writer.outbox.sent)
 
     def flush(self, timeout: float) -> bool:
@@ -133,21 +167,47 @@ class Session:
     def finish(self) -> None:
         """Store, send and say what can be within the shutdown timeout, and give the folder up; once.
 
-        Who comes while another thread is at it, as the exit of the program may, waits for that.
+        Who comes while another thread is at it, as the exit of the program may, waits for that. A SIGTERM that comes
+        meanwhile has its effect afterwards. A signal handler or destructor that closes the logger in the middle of one
+        of its calls has it closed at the end of that call, whose locks others may be waiting for.
         """
+        if self._interrupts_a_call():
+            self._is_finish_due = True
+        else:
+            shield(self._finish_once)
+
+    def _interrupts_a_call(self) -> bool:
+        """Tell whether this thread is in a call of this session's; `flush` is none, which may wait for ever."""
+        frame = sys._getframe().f_back
+        while frame is not None:
+            if frame.f_code is Session.guard.__code__:
+                call = frame.f_locals
+                if call["self"] is self and call["action"] not in (self.finish, self.flush):
+                    return True
+            frame = frame.f_back
+        return False
+
+    def _finish_once(self) -> None:
         timeout = self.launch.settings.shutdown_timeout / 1000
         if not self._finishing.acquire(timeout=timeout + 1):
             return
         try:
+            # Not where a signal handler closes the logger that it interrupts closing: that goes on when it returns.
             if self.is_open:
                 self.is_open = False
-                self._finish(timeout)
+                try:
+                    self._finish(timeout)
+                finally:
+                    self._let_go()
         finally:
-            if self._hooks.session is self:
-                self._hooks.session = None
-            # Its traceback holds the frames that it came through, and they what is on the GPU.
-            self.failure = None
             self._finishing.release()
+
+    def _let_go(self) -> None:
+        if self._hooks.session is self:
+            self._hooks.session = None
+        self._termination.close()
+        # Its traceback holds the frames that it came through, and they what is on the GPU.
+        self.failure = None
 
     def _finish(self, timeout: float) -> None:
         deadline = self._clock.monotonic() + timeout
@@ -168,6 +228,7 @@ class Session:
         """Drop everything inherited in the child of a fork, whose parent goes on with it."""
         self.is_open = False
         self.is_forked = True
+        self._termination.close()
         self.writer.abandon()
 
     def note_failure_of_program(self) -> None:
@@ -188,6 +249,12 @@ class Session:
         except Exception as error:
             self.ledger.drop("internal", 1, f"A call is lost by a fault inside otel_logger: {error!r}")
             return None
+        finally:
+            if self._is_finish_due and action != self.finish:
+                self._is_finish_due = False
+                # This call is over, and not one that is interrupted any more.
+                action = self.finish
+                self.guard(action)
 
     def _announce_start(self) -> None:
         identity = self.writer.identity
@@ -204,13 +271,20 @@ class Session:
 
     def _outcome(self) -> tuple[str, str | None]:
         error = self.failure
+        status = error.code if isinstance(error, SystemExit) else None
+        if self._termination.explains(error) or (type(status) is int and status == EXIT_STATUS):
+            return OUTCOME_PREEMPTED, "SIGTERM"
+        if type(status) is int and status == 128 + signal.SIGINT:
+            return OUTCOME_INTERRUPTED, "SIGINT"
         if isinstance(error, KeyboardInterrupt):
             return OUTCOME_INTERRUPTED, "KeyboardInterrupt"
         if error is None and self.fits > 0:
             return OUTCOME_INTERRUPTED, "the end of fit was not reached"
-        if error is None or (isinstance(error, SystemExit) and not error.code):
+        if error is None or (isinstance(error, SystemExit) and not status):
             return OUTCOME_FINISHED, None
-        return OUTCOME_FAILED, f"{type(error).__name__}: {plain(error)}"
+        # Whether the one led to the other cannot be told: a peer that was ended first looks like a broken network.
+        after = " (after SIGTERM)" if self._termination.came else ""
+        return OUTCOME_FAILED, f"{type(error).__name__}: {plain(error)}{after}"
 
 
 def _given(name: str, value: object) -> str | None:

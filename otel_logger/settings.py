@@ -19,12 +19,15 @@ CHOICES = {
     "trace_events": ("span", "log", "both"),
     "step_series": ("metric", "off"),
     "time_resolution": ("ms", "ns"),
+    "signals": ("on", "off"),
 }
 
 NUMBERS = {
     "flush_interval": ("ms", 10, 3_600_000),
     "shutdown_timeout": ("ms", 0, 3_600_000),
     "batch_spans": ("spans per second", 0, 1_000_000),
+    "journal_max_bytes": ("bytes", 2**20, 2**62),
+    "min_free_bytes": ("bytes", 0, 2**62),
 }
 """For each number its unit, its least and its greatest value."""
 
@@ -41,10 +44,15 @@ class Settings:
     run_id, run_name: identity, where the arguments of `OTelLogger` do not give it.
     ranks: who sends metrics, hyperparameters, traces, images and tables: rank `zero`, one per `node`, `all`. Files,
         start and end are sent by every rank.
-    durability: `call` writes what is recorded to the operating system in the call, so that a killed process does not
-        lose it; `interval` collects it and writes it every flush interval.
+    durability: `call` gives what is recorded to the operating system in the call, so that a killed process does not
+        lose it, where the folder is on a file system that allows it without a wait or a risk (ext4, XFS, tmpfs);
+        elsewhere, and with `interval`, it is written every 200 ms.
     flush_interval: milliseconds after which recorded data is sent.
     shutdown_timeout: milliseconds that `close` takes at most.
+    journal_max_bytes: bytes of telemetry that wait for an endpoint at most, for each process; near it less and less is
+        taken: batch spans are given up first, then other spans, metrics of ranks but zero, metrics, and events last.
+        What is kept without an endpoint has no bound.
+    min_free_bytes: bytes of the file system that are left free; None is the smaller of 1 GiB and 5 % of it.
     blob_store: URL of the store of images, tables and files; None is `blobs` in the run's folder.
     blob_url: template of a browsable URL, in which `{name}` is the object's path in the store.
     trace_events: what `log_traces` makes: events of the current `span`, `log` records, or `both`.
@@ -53,6 +61,7 @@ class Settings:
     time_resolution: `ms` gives each call a millisecond of its own, as Prometheus needs; `ns` for backends that keep ns.
     metrics_exclude: glob patterns of keys that are not recorded, but counted.
     redact, redact_allow: glob patterns of keys whose strings are redacted besides the rules, and of those never so.
+    signals: whether SIGTERM is noted for the end of the run, `on` or `off`; see `otel_logger.termination`.
     """
 
     directory: Path = Path("otel_logs")
@@ -62,6 +71,8 @@ class Settings:
     durability: str = "call"
     flush_interval: int = 1000
     shutdown_timeout: int = 10_000
+    journal_max_bytes: int = 2**30
+    min_free_bytes: int | None = None
     blob_store: str | None = None
     blob_url: str | None = None
     trace_events: str = "span"
@@ -71,6 +82,7 @@ class Settings:
     metrics_exclude: tuple[str, ...] = ()
     redact: tuple[str, ...] = ()
     redact_allow: tuple[str, ...] = ()
+    signals: str = "on"
 
     def __post_init__(self) -> None:
         """Refuse values that no variable could have given."""
@@ -92,8 +104,11 @@ class Settings:
             if not isinstance(value, tuple) or not all(isinstance(pattern, str) for pattern in value):
                 msg = f"Settings({field}={value!r}): give a tuple of patterns, each a str"
                 raise ConfigurationError(msg)
+        defaults = {field.name: field.default for field in fields(self)}
         for field, (unit, least, greatest) in NUMBERS.items():
             value = getattr(self, field)
+            if value is None and defaults[field] is None:
+                continue
             if type(value) is not int or not least <= value <= greatest:
                 msg = f"Settings({field}={value!r}): give a whole number of {unit} from {least} to {greatest}"
                 raise ConfigurationError(msg)

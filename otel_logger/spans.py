@@ -17,7 +17,7 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.id_generator import IdGenerator
-from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased, Sampler
 from opentelemetry.trace import Link, Span, SpanContext, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -82,12 +82,13 @@ class Spans:
         environ: Mapping[str, str],
         clock: Clock,
         batches_per_second: int,
+        sampler: Sampler | None = None,
     ) -> None:
-        # No limits here: the SDK's silently drop the oldest of 128 events. shutdown_on_exit would end the provider
-        # before Composer closes its loggers.
+        # No limits here: the SDK's drop the oldest, so spans are cut when they are encoded. shutdown_on_exit would end
+        # the provider before Composer closes its loggers.
         unlimited = SpanLimits.UNSET
         provider = TracerProvider(
-            sampler=ParentBased(ALWAYS_ON),
+            sampler=sampler or ParentBased(ALWAYS_ON),
             resource=Resource.get_empty(),
             shutdown_on_exit=False,
             id_generator=_UrandomIds(),

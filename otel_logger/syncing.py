@@ -1,8 +1,9 @@
 """Errands: what writers that are dead have left on disk, sent by another process."""
 
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from otel_logger.conventions import SCOPE_VERSION
@@ -10,7 +11,7 @@ from otel_logger.folders import WriterFile, own_writers, runs_below
 from otel_logger.hyperparameters import resource_part
 from otel_logger.launch import Launch
 from otel_logger.vocabulary import metric_vocabulary
-from otel_logger_exporters.adoption import deliver, read_legacy
+from otel_logger_exporters.adoption import deliver, read_legacy, tidy
 from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.decoding import decode_resource
 from otel_logger_exporters.encoder import batch_encoder
@@ -19,17 +20,21 @@ from otel_logger_exporters.items import encode_resource
 from otel_logger_exporters.journal_reader import JournalReader
 from otel_logger_exporters.lane import Lane
 from otel_logger_exporters.ledger import Ledger
-from otel_logger_exporters.owner import Owner
+from otel_logger_exporters.owner import RENEWAL_INTERVAL, NotClaimable, Owner
 from otel_logger_exporters.rejected import RejectedFolder
 from otel_logger_exporters.signals import Signal
 from otel_logger_exporters.transports import open_transport, user_agent
+from otel_logger_exporters.upkeep import Upkeep
 
 __all__ = ["Errand", "Synced", "writers_below"]
 
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """What became of one writer's folder: items sent by signal, bytes that are left, and why, if they are."""
+    """What became of one writer's folder: items sent by signal, bytes that are left, and why, if they are.
+
+    `retry_in` is set where the writer may be alive: after how many seconds without a sign of it that is decided.
+    """
 
     folder: Path
     run_id: str | None
@@ -38,6 +43,7 @@ class Synced:
     sent: Mapping[str, int]
     left_bytes: int
     reason: str | None = None
+    retry_in: float | None = None
 
 
 def writers_below(path: Path) -> list[tuple[Path, WriterFile]]:
@@ -80,17 +86,16 @@ class Errand:
         """
         try:
             owner = Owner.claim(folder)
+        except NotClaimable as error:
+            return replace(self._result(folder, writer, {}, str(error)), retry_in=error.retry_in)
         except OSError as error:
             return self._result(folder, writer, {}, f"the folder cannot be opened: {error}")
-        if owner is None:
-            reason = "its writer is alive, or the file system cannot tell; it sends by itself"
-            return self._result(folder, writer, {}, reason)
-        try:
-            return self._send(folder, writer)
-        except OSError as error:
-            return self._result(folder, writer, {}, f"the folder cannot be read or written: {error}")
-        finally:
-            owner.release()
+        with _held(owner):
+            try:
+                tidy(folder)
+                return self._send(folder, writer)
+            except OSError as error:
+                return self._result(folder, writer, {}, f"the folder cannot be read or written: {error}")
 
     def _send(self, folder: Path, writer: WriterFile) -> Synced:
         ledger = Ledger(self.clock, self.log)
@@ -133,7 +138,22 @@ class Errand:
             ledger=ledger,
             rejected=RejectedFolder(folder / "rejected"),
             timeout=endpoint.timeout,
+            schedule=self.launch.routes.of(signal).schedule,
         )
+
+
+@contextmanager
+def _held(owner: Owner) -> Iterator[None]:
+    """Renew the ownership for as long as the block takes, and release it then."""
+    renewal = Upkeep(owner.renew, interval=RENEWAL_INTERVAL)
+    # None starts at the exit of the interpreter, which does not wait for the block either.
+    with suppress(RuntimeError):
+        renewal.start()
+    try:
+        yield
+    finally:
+        renewal.stop()
+        owner.release()
 
 
 def _resource(folder: Path, signal: Signal) -> bytes | None:

@@ -26,18 +26,23 @@ from otel_logger.launch import Launch
 from otel_logger.recorder import Recorder
 from otel_logger.redaction import Redactor
 from otel_logger.resource import resource_attributes
+from otel_logger.self_metrics import encode_self_metrics
 from otel_logger.spans import Spans
 from otel_logger.stamps import Stamper
 from otel_logger.values import key_text, plain, text
 from otel_logger.vocabulary import metric_vocabulary
 from otel_logger.writer_folder import WriterFolder
 from otel_logger_exporters.clock import Clock
+from otel_logger_exporters.filesystems import file_system_of
 from otel_logger_exporters.items import Severity, encode_resource, encode_spans
-from otel_logger_exporters.ledger import Ledger
+from otel_logger_exporters.ledger import Ledger, Stats
 from otel_logger_exporters.outbox import Outbox
+from otel_logger_exporters.owner import RENEWAL_INTERVAL
 from otel_logger_exporters.routes import Destination, Route, Routes
 from otel_logger_exporters.signals import Signal
+from otel_logger_exporters.space import Space
 from otel_logger_exporters.transports import user_agent
+from otel_logger_exporters.upkeep import Upkeep
 
 __all__ = ["Writer"]
 
@@ -98,10 +103,14 @@ class Writer:
             clock=clock,
             ledger=ledger,
             vocabulary=metric_vocabulary(settings),
-            buffered=settings.durability == "interval",
+            mapped=settings.durability == "call" and file_system_of(self._place.path).is_mappable,
             interval=settings.flush_interval / 1000,
             user_agent=user_agent(names.SCOPE_VERSION),
             housekeeping=self._housekeeping,
+            restore=self._place.restore,
+            space=Space(settings.journal_max_bytes, settings.min_free_bytes),
+            is_first=launch.ranks.rank == 0,
+            self_metrics=self._self_metrics,
         )
         journal = self.outbox.journal(Signal.METRICS)
         stamper = Stamper(clock.time_ns, nanoseconds=settings.time_resolution == "ns")
@@ -110,11 +119,15 @@ class Writer:
         )
         self._devices = DeviceReads(self._record_late, ledger)
         self._trace_counts: WeakKeyDictionary[Span, int] = WeakKeyDictionary()
-        self.spans = Spans(self._take_span, launch.trace_context, clock, settings.batch_spans)
-        self._events = EventLog(self.outbox, clock, ledger, run=self._run_attributes, span=self.spans.current_context)
+        self.spans = Spans(self._take_span, launch.trace_context, clock, settings.batch_spans, launch.sampler)
+        self._events = EventLog(
+            self.outbox, clock, ledger, launch.limits, run=self._run_attributes, span=self.spans.current_context
+        )
         self.emit = self._events.emit
         self._publish_resource()
         self.outbox.start()
+        self._lease = Upkeep(self._place.renew, interval=RENEWAL_INTERVAL)
+        self._lease.start()
 
     @property
     def folder(self) -> Path:
@@ -239,7 +252,7 @@ class Writer:
         span = None if self.spans.is_thinned else self.spans.current()
         if span is not None and (not span.is_recording() or self.outbox.journal(Signal.TRACES) is None):
             span = None
-        if span is not None and self._trace_counts.setdefault(span, 0) >= MOST_TRACES:
+        if span is not None and self._is_full(span):
             span = None
         if span is not None and mode != "log":
             attributes: dict[str, Any] = {names.TRACE_VALUE: value if isinstance(value, _SCALARS) else str(value)}
@@ -249,6 +262,14 @@ class Writer:
             self._trace_counts[span] += 1
         if span is None or mode != "span":
             self.emit(names.EVENT_TRACE, {names.TRACE_NAME: key}, body=value, step=step)
+
+    def _is_full(self, span: Span) -> bool:
+        """Tell whether a further trace as an event of the span would be too much, or cut off by a limit."""
+        limit = self.launch.limits.events
+        # One is left for an exception; the caller's own events count too.
+        if limit is not None and isinstance(span, ReadableSpan) and len(span.events) >= limit - 1:
+            return True
+        return self._trace_counts.setdefault(span, 0) >= MOST_TRACES
 
     def span(self, name: str, attributes: Mapping[str, Any]) -> AbstractContextManager[Span]:
         """Return a context manager that runs a block in a span of the caller's own."""
@@ -292,6 +313,7 @@ class Writer:
     def close(self, timeout: float) -> None:
         """Stop sending, within `timeout` seconds, and give the folder up; an unused one is removed."""
         self.outbox.close(timeout)
+        self._lease.stop()
         self._place.release(unused=not self._begun)
 
     def abandon(self) -> None:
@@ -305,6 +327,9 @@ class Writer:
         if self._begun and not self._bound and self._clock.monotonic() - self._started >= LONGEST_UNBOUND:
             self.bind()
 
+    def _self_metrics(self, stats: Stats) -> bytes:
+        return encode_self_metrics(stats, time_ns=self._clock.time_ns(), start_ns=self._place.writer.started_ns)
+
     def _record_late(self, metrics: Mapping[str, float | int], time_ns: int, step: int | None) -> None:
         if self._recorder is not None:
             self._recorder.record_late(metrics, time_ns, step)
@@ -314,11 +339,11 @@ class Writer:
 
     def _take_span(self, span: ReadableSpan) -> None:
         try:
-            frame = encode_spans([span])
+            frame = encode_spans([span], self.launch.limits)
         except Exception as error:
             self.ledger.drop("encoding", 1, f"A span {span.name} is lost, it cannot be encoded: {error!r}")
             return
-        self.outbox.put(Signal.TRACES, frame)
+        self.outbox.put(Signal.TRACES, frame, is_minor=span.name == names.SPAN_BATCH)
 
     def _emit_hyperparameters(self) -> None:
         self.emit(names.EVENT_HYPERPARAMETERS, body=self._hyperparameters.nested())

@@ -13,6 +13,7 @@ from otel_logger_exporters.blob_files import make_private_folder
 from otel_logger_exporters.errors import ConfigurationError
 from otel_logger_exporters.ledger import Ledger
 from otel_logger_exporters.owner import Owner
+from otel_logger_exporters.owner_folder import LOCK_NAME
 
 __all__ = ["WriterFolder"]
 
@@ -80,6 +81,27 @@ class WriterFolder:
             self.writer.write(self.path)
         except OSError as error:
             self._ledger.warn("folder", f"The run's folder does not take writer.json: {error}")
+
+    def restore(self) -> None:
+        """Make the folder again after somebody has deleted it, or what is in it."""
+        try:
+            with self._moving:
+                make_private_folder(self._path)
+                if not (self._path / LOCK_NAME).exists():
+                    self._owner.release()
+                    self._owner = Owner(self._path)
+                self.writer.write(self._path)
+        except OSError as error:
+            self._ledger.warn("folder", f"The run's folder {self._path} cannot be made again: {error}")
+
+    def renew(self) -> None:
+        """Show that the writer lives; for a thread of the background, every `RENEWAL_INTERVAL` of its owner."""
+        if not self._owner.renew():
+            self._ledger.warn(
+                "owner",
+                f"This process did not run for so long that another took it for dead, which now sends what is in "
+                f"{self.path}: what is recorded from here on may be sent twice or not at all.",
+            )
 
     def release(self, *, unused: bool) -> None:
         """Give the folder up; an unused one is removed."""

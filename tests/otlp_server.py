@@ -14,7 +14,7 @@ from concurrent import futures
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from socket import SHUT_RDWR, socket
+from socket import AF_INET, AF_INET6, SHUT_RDWR, socket
 from ssl import CERT_REQUIRED, PROTOCOL_TLS_SERVER, SSLContext
 from typing import Any, Protocol
 
@@ -106,14 +106,15 @@ class ServerTls:
 class OtlpServer:
     """An OTLP receiver that records what it gets and answers by a script, then with acceptance."""
 
-    def __init__(self, protocol: str, *, port: int = 0, tls: ServerTls | None = None) -> None:
+    def __init__(self, protocol: str, *, host: str = "127.0.0.1", port: int = 0, tls: ServerTls | None = None) -> None:
         self._received: list[Received] = []
         self._replies: deque[Reply] = deque()
         self._changed = threading.Condition()
         self._stopped = threading.Event()
-        self._server: _Server = (_GrpcServer if protocol == "grpc" else _HttpServer)(self, port, tls)
+        self._server: _Server = (_GrpcServer if protocol == "grpc" else _HttpServer)(self, host, port, tls)
         self.port = self._server.port
-        self.endpoint = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
+        name = f"[{host}]" if ":" in host else host
+        self.endpoint = f"{'https' if tls else 'http'}://{name}:{self.port}"
 
     def __enter__(self) -> "OtlpServer":
         self._server.start()
@@ -167,18 +168,19 @@ class _Server(Protocol):
 
 
 class _GrpcServer(grpc.GenericRpcHandler):
-    def __init__(self, owner: OtlpServer, port: int, tls: ServerTls | None) -> None:
+    def __init__(self, owner: OtlpServer, host: str, port: int, tls: ServerTls | None) -> None:
         self._owner = owner
+        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         # Without SO_REUSEPORT a taken port is an error, as it should be.
         self._server = grpc.server(futures.ThreadPoolExecutor(8), options=(("grpc.so_reuseport", 0),))
         self._server.add_generic_rpc_handlers((self,))
         if tls is None:
-            self.port = self._server.add_insecure_port(f"127.0.0.1:{port}")
+            self.port = self._server.add_insecure_port(where)
         else:
             pair = (tls.key.read_bytes(), tls.certificate.read_bytes())
             ca = tls.client_ca.read_bytes() if tls.client_ca else None
             credentials = grpc.ssl_server_credentials([pair], ca, require_client_auth=ca is not None)
-            self.port = self._server.add_secure_port(f"127.0.0.1:{port}", credentials)
+            self.port = self._server.add_secure_port(where, credentials)
 
     def start(self) -> None:
         self._server.start()
@@ -207,10 +209,11 @@ class _GrpcServer(grpc.GenericRpcHandler):
 class _HttpServer(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, owner: OtlpServer, port: int, tls: ServerTls | None) -> None:
+    def __init__(self, owner: OtlpServer, host: str, port: int, tls: ServerTls | None) -> None:
         self.owner = owner
+        self.address_family = AF_INET6 if ":" in host else AF_INET
         self._connections: list[socket] = []
-        super().__init__(("127.0.0.1", port), _HttpHandler)
+        super().__init__((host, port), _HttpHandler)
         self.port = self.server_port
         self._tls: SSLContext | None = None
         if tls is not None:

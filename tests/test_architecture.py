@@ -14,11 +14,37 @@ SOURCES = {
 }
 
 EXPORTERS = [
-    {"", "answers", "blob_files", "blob_meta", "blob_names", "clock", "decoding", "errors", "owner", "payloads"}
-    | {"records", "signals"},
-    {"blob_url", "endpoint_urls", "envvars", "items", "ledger", "rejected", "responses", "rows", "segments"},
-    {"blob_store", "endpoints", "journal", "journal_reader", "requests"},
-    {"grpc_transport", "http_transport", "routes"},
+    {"", "answers", "blob_files", "blob_meta", "blob_names", "clock", "decoding", "errors", "extents", "filesystems"}
+    | {"payloads", "records", "signals", "upkeep", "watermarks"},
+    {
+        "blob_url",
+        "certificates",
+        "deadline",
+        "endpoint_urls",
+        "envvars",
+        "ledger",
+        "owner_record",
+        "rejected",
+        "responses",
+    }
+    | {"resolver", "rows", "segments", "space"},
+    {"proxies", "sockets"},
+    {
+        "blob_store",
+        "dialler",
+        "endpoints",
+        "journal_reader",
+        "limits",
+        "otel_variables",
+        "owner_folder",
+        "requests",
+        "schedules",
+        "segment_files",
+    },
+    {"items", "journal", "owner", "propagators", "routes", "samplers", "tls"},
+    {"failures", "http_pool"},
+    {"diagnosis"},
+    {"grpc_transport", "http_transport"},
     {"transports"},
     {"lane"},
     {"sender", "encoder", "adoption"},
@@ -27,13 +53,15 @@ EXPORTERS = [
 """The layers of otel_logger_exporters: a module imports only from those before its own."""
 
 LOGGER = [
-    {"_version", "contract", "images", "progress", "readable", "stamps", "tables", "tabular", "values"},
+    {"_version", "contract", "findings", "images", "progress", "readable", "stamps", "tables", "tabular"}
+    | {"termination", "values"},
     {"conventions", "redaction", "folders", "ranks"},
-    {"devices", "hyperparameters", "identity", "overview", "reading", "settings", "spans", "workbench"},
-    {"recorder", "resource", "shelf", "trainer", "vocabulary", "writer_folder", "event_log", "contents"},
-    {"announce", "launch"},
-    {"syncing", "writer"},
-    {"adopter", "deposits"},
+    {"devices", "doctor_network", "hyperparameters", "identity", "overview", "reading", "self_metrics", "settings"}
+    | {"spans", "workbench"},
+    {"doctor_door", "recorder", "resource", "shelf", "trainer", "vocabulary", "writer_folder", "event_log", "contents"},
+    {"announce", "doctor_connection", "launch"},
+    {"doctor_endpoint", "doctor_folder", "syncing", "writer"},
+    {"adopter", "deposits", "doctor"},
     {"session"},
     {"destination"},
     {"composer", "logger"},
@@ -41,7 +69,7 @@ LOGGER = [
     {"demo_model", "demo_witness"},
     {"demo_training"},
     {"demo_check", "demo_summary"},
-    {"demo", "runs_command", "show_command", "sync_command"},
+    {"demo", "doctor_command", "runs_command", "show_command", "sync_command"},
     {"cli"},
     {"__main__"},
 ]
@@ -55,7 +83,7 @@ OWNERS = {
     "obstore": set(),
     "prometheus_client": set(),
     "grpc": {"otel_logger_exporters.grpc_transport"},
-    "urllib3": {"otel_logger_exporters.http_transport"},
+    "urllib3": {"otel_logger_exporters.http_pool", "otel_logger_exporters.http_transport"},
     "PIL": {"otel_logger.images"},
     "pyarrow": set(),
     "pandas": set(),

@@ -1,18 +1,21 @@
 """Adoption: sending what a dead writer left in its journals."""
 
+import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from otel_logger_exporters.clock import Clock
+from otel_logger_exporters.journal_reader import end_of_segment
 from otel_logger_exporters.lane import Lane, Progress
 from otel_logger_exporters.payloads import ResourceRecord, unpack_hyperparameters
 from otel_logger_exporters.records import Kind
-from otel_logger_exporters.segments import read_segment, segments_of
+from otel_logger_exporters.segments import is_begun, read_segment, segments_of
 from otel_logger_exporters.signals import Signal
 
-__all__ = ["Legacy", "deliver", "read_legacy"]
+__all__ = ["Legacy", "deliver", "read_legacy", "tidy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,19 @@ class Legacy:
     hyperparameters: Mapping[str, Any]
 
 
+def tidy(folder: Path) -> None:
+    """Give back what the journals of a dead writer hold of the disk in vain: segments prepared for later, and zeros."""
+    for _, path in (found for signal in Signal for found in segments_of(folder, signal)):
+        if not is_begun(path):
+            path.unlink(missing_ok=True)
+            continue
+        status = path.stat()
+        if (end := end_of_segment(path)) < status.st_size:
+            os.truncate(path, end)
+            # Which tells when the writer died.
+            os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
 def read_legacy(folder: Path, signal: Signal) -> Legacy:
     """Return what the journal of `signal` in `folder` says; each segment repeats it, so the newest that can be read."""
     for _, path in reversed(segments_of(folder, signal)):
@@ -30,10 +46,12 @@ def read_legacy(folder: Path, signal: Signal) -> Legacy:
         hyperparameters: Mapping[str, Any] = {}
         segment = read_segment(path.read_bytes())
         for record in segment.records if segment is not None else ():
-            if record.kind == Kind.RESOURCE:
-                resource = ResourceRecord.unpack(record.payload)
-            elif record.kind == Kind.HYPERPARAMETERS:
-                hyperparameters, _ = unpack_hyperparameters(record.payload)
+            # What is whole and yet makes no sense is passed over, as by every reader.
+            with suppress(ValueError):
+                if record.kind == Kind.RESOURCE:
+                    resource = ResourceRecord.unpack(record.payload)
+                elif record.kind == Kind.HYPERPARAMETERS:
+                    hyperparameters, _ = unpack_hyperparameters(record.payload)
         if resource is not None:
             return Legacy(resource, hyperparameters)
     return Legacy(None, {})

@@ -1,8 +1,9 @@
-"""Decoding: recorded OTLP as plain data, for reading a journal back."""
+"""Decoding: recorded OTLP as plain data, for reading a journal back. ValueError for bytes that are none."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
+from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped]
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import ScopeLogs
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
@@ -10,15 +11,17 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans
 
 __all__ = ["decode_events", "decode_resource", "decode_spans"]
 
+_Message = TypeVar("_Message", bound=Message)
+
 
 def decode_resource(message: bytes) -> dict[str, Any]:
     """Return the attributes of an encoded Resource."""
-    return _attributes(Resource.FromString(message).attributes)
+    return _attributes(_parsed(Resource(), message).attributes)
 
 
 def decode_events(scope_logs: bytes) -> Iterator[dict[str, Any]]:
     """Yield a ScopeLogs message's records: name, time (ns), severity, body, attributes, ids (hex or "")."""
-    for record in ScopeLogs.FromString(scope_logs).log_records:
+    for record in _parsed(ScopeLogs(), scope_logs).log_records:
         yield {
             "name": record.event_name,
             "time": record.time_unix_nano,
@@ -32,7 +35,7 @@ def decode_events(scope_logs: bytes) -> Iterator[dict[str, Any]]:
 
 def decode_spans(scope_spans: bytes) -> Iterator[dict[str, Any]]:
     """Yield a ScopeSpans message's spans: name, ids (hex), start and end (ns), attributes, events, links, error."""
-    for span in ScopeSpans.FromString(scope_spans).spans:
+    for span in _parsed(ScopeSpans(), scope_spans).spans:
         yield {
             "name": span.name,
             "trace_id": span.trace_id.hex(),
@@ -48,6 +51,14 @@ def decode_spans(scope_spans: bytes) -> Iterator[dict[str, Any]]:
             "links": [{"trace_id": link.trace_id.hex(), "span_id": link.span_id.hex()} for link in span.links],
             "error": span.status.message if span.status.code == span.status.STATUS_CODE_ERROR else None,
         }
+
+
+def _parsed(message: _Message, data: bytes) -> _Message:
+    try:
+        message.ParseFromString(data)
+    except DecodeError as error:
+        raise ValueError(str(error)) from error
+    return message
 
 
 def _attributes(pairs: Iterable[KeyValue]) -> dict[str, Any]:

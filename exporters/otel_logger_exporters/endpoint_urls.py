@@ -1,12 +1,12 @@
 """Endpoints' URLs: what `OTEL_EXPORTER_OTLP_ENDPOINT` and its kin may hold, and which protocol it speaks of."""
 
 import re
-from ipaddress import IPv6Address
+from ipaddress import IPv6Address, ip_address
 from urllib.parse import SplitResult, urlsplit
 
 from otel_logger_exporters.errors import ConfigurationError
 
-__all__ = ["GRPC", "HTTP", "parse_url"]
+__all__ = ["GRPC", "HTTP", "has_valid_host", "host_and_port", "is_loopback", "parse_url"]
 
 GRPC = "grpc"
 HTTP = "http/protobuf"
@@ -36,7 +36,7 @@ def parse_url(variable: str, text: str, protocol: str | None, secure: bool) -> t
     if not bare and parts.scheme not in ("http", "https"):
         msg = f"{variable}={_shown(text)!r} has the scheme {parts.scheme!r}: give http://... or https://..."
         raise ConfigurationError(msg)
-    if not _is_host(parts) or port == 0:
+    if not has_valid_host(parts) or port == 0:
         msg = f"{variable}={_shown(text)!r} names no valid host and port: give http://host:port or https://host:port"
         raise ConfigurationError(msg)
     protocol = protocol or PROTOCOL_BY_PORT.get(port or 0, HTTP)
@@ -53,7 +53,8 @@ def parse_url(variable: str, text: str, protocol: str | None, secure: bool) -> t
     return parts._replace(scheme="https" if secure else "http"), protocol
 
 
-def _is_host(parts: SplitResult) -> bool:
+def has_valid_host(parts: SplitResult) -> bool:
+    """Return whether a URL names a host in a form that can be looked up, an IPv6 address in brackets."""
     host = parts.hostname or ""
     if not parts.netloc.startswith("["):
         return _HOST.fullmatch(host) is not None
@@ -62,6 +63,24 @@ def _is_host(parts: SplitResult) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host (of a URL, without brackets) is this machine, by what is written: nothing is looked up."""
+    name = host.lower().rstrip(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        address = ip_address(name)
+    except ValueError:
+        return False
+    address = getattr(address, "ipv4_mapped", None) or address
+    return address.is_loopback or address.is_unspecified
+
+
+def host_and_port(host: str, port: int) -> str:
+    """Return `host:port`, the host in brackets where it is an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _shown(text: str) -> str:

@@ -1,19 +1,22 @@
-"""Endpoints: where OTLP goes and how, as `OTEL_EXPORTER_OTLP_*` says.
+"""Endpoints: where OTLP goes and how, as `OTEL_EXPORTER_OTLP_*` and the variables of proxies say.
 
 https://opentelemetry.io/docs/specs/otel/protocol/exporter/ with these deviations: a protocol that is not given is
 guessed by the endpoint's port; a timeout below 500 is read as seconds, as the Python SDK reads it; what cannot be
-understood is an error.
+understood is an error. Requests are compressed by default unless they stay on this machine, which the specification
+leaves to implementations; benchmarks/compression.py measures what it costs and brings.
 """
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
-from otel_logger_exporters.endpoint_urls import GRPC, HTTP, parse_url
+from otel_logger_exporters.certificates import check_authorities, check_client
+from otel_logger_exporters.endpoint_urls import GRPC, HTTP, host_and_port, is_loopback, parse_url
 from otel_logger_exporters.envvars import read_bool, read_choice, read_int, read_path, read_text
 from otel_logger_exporters.errors import ConfigurationError
+from otel_logger_exporters.proxies import Proxy, proxy_from_environ
 from otel_logger_exporters.signals import Signal
 
 __all__ = ["Endpoint", "endpoint_from_environ", "has_endpoint"]
@@ -26,6 +29,12 @@ MAX_TIMEOUT_MS = 86_400_000
 SECONDS_BELOW = 500
 """A timeout below this is read as seconds: the Python SDK reads all of them so, and nobody means a few milliseconds."""
 
+SUFFIXES = (
+    *("ENDPOINT", "PROTOCOL", "HEADERS", "COMPRESSION", "TIMEOUT", "INSECURE"),
+    *("CERTIFICATE", "CLIENT_KEY", "CLIENT_CERTIFICATE"),
+)
+"""How the variables of an endpoint end, which are there for all signals and for each."""
+
 _HEADER_NAME = {GRPC: re.compile(r"[0-9a-z_.-]+"), HTTP: re.compile(r"[0-9a-z!#$%&'*+.^_`|~-]+")}
 _HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
 
@@ -35,6 +44,8 @@ class Endpoint:
     """Where one signal's requests go, and everything a transport needs to send them there.
 
     `url` always has a scheme, for gRPC too; `insecure` says the same as a scheme of `http`. `timeout` is in seconds.
+    `is_compression_asked` is False where `compression` is our default, which gives way to a server that cannot read it.
+    `own` are the suffixes of the variables that are the signal's own, for messages.
     """
 
     signal: Signal
@@ -47,17 +58,33 @@ class Endpoint:
     certificate: str | None = None
     client_key: str | None = None
     client_certificate: str | None = None
+    proxy: Proxy | None = None
+    is_compression_asked: bool = True
+    own: frozenset[str] = field(default=frozenset(), compare=False)
+
+    @property
+    def host(self) -> str:
+        """The host, without brackets."""
+        return urlsplit(self.url).hostname or ""
+
+    @property
+    def port(self) -> int:
+        """The port, that of the scheme where the URL has none."""
+        return _port(urlsplit(self.url))
 
     @property
     def address(self) -> str:
         """Host and port, the host in brackets where it is an IPv6 address."""
-        parts = urlsplit(self.url)
-        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-        return f"{host}:{parts.port or (80 if parts.scheme == 'http' else 443)}"
+        return host_and_port(self.host, self.port)
+
+    def variable(self, suffix: str) -> str:
+        """Return the variable that a setting comes from: the signal's own when it is set, else the general one."""
+        return _name(self.signal, suffix) if suffix in self.own else f"OTEL_EXPORTER_OTLP_{suffix}"
 
     def describe(self) -> str:
-        """Return address and protocol for people to read; no path, no query, no header."""
-        return f"{self.address} ({self.protocol})"
+        """Return address, protocol and proxy for people to read; no path, no query, no header, no password."""
+        through = f" through the proxy {self.proxy.describe()}" if self.proxy else ""
+        return f"{self.address} ({self.protocol}){through}"
 
     def __repr__(self) -> str:
         # Headers and a URL's query carry keys.
@@ -92,19 +119,28 @@ def endpoint_from_environ(environ: Mapping[str, str], signal: Signal) -> tuple[E
         parts = parts._replace(path="", query="", fragment="")
     timeout, note = _timeout(environ, signal)
     client_key, client_certificate = _client_files(environ, signal)
+    host = parts.hostname or ""
+    compression = read_choice(environ, _variable(environ, signal, "COMPRESSION"), None, ("none", "gzip"))
     endpoint = Endpoint(
         signal=signal,
         url=parts.geturl(),
         protocol=protocol,
         headers=_headers(environ, _variable(environ, signal, "HEADERS"), protocol),
-        compression=read_choice(environ, _variable(environ, signal, "COMPRESSION"), "none", ("none", "gzip")),
+        compression=compression or ("none" if is_loopback(host) else "gzip"),
         timeout=timeout,
         insecure=parts.scheme == "http",
-        certificate=_file(environ, _variable(environ, signal, "CERTIFICATE")),
+        certificate=_authorities(environ, _variable(environ, signal, "CERTIFICATE")),
         client_key=client_key,
         client_certificate=client_certificate,
+        proxy=proxy_from_environ(environ, protocol, parts.scheme, host, _port(parts)),
+        is_compression_asked=compression is not None,
+        own=frozenset(suffix for suffix in SUFFIXES if _variable(environ, signal, suffix) == _name(signal, suffix)),
     )
     return endpoint, (*notes, *note)
+
+
+def _port(parts: SplitResult) -> int:
+    return parts.port or (80 if parts.scheme == "http" else 443)
 
 
 def _name(signal: Signal, suffix: str) -> str:
@@ -159,7 +195,15 @@ def _client_files(environ: Mapping[str, str], signal: Signal) -> tuple[str | Non
         given, missing = variables if certificate is None else reversed(variables)
         msg = f"{given} is set without {missing}: a client certificate needs both"
         raise ConfigurationError(msg)
+    if key is not None and certificate is not None:
+        check_client(variables[0], key, variables[1], certificate)
     return key, certificate
+
+
+def _authorities(environ: Mapping[str, str], variable: str) -> str | None:
+    if (path := _file(environ, variable)) is not None:
+        check_authorities(variable, path)
+    return path
 
 
 def _file(environ: Mapping[str, str], variable: str) -> str | None:

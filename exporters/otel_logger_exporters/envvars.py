@@ -5,13 +5,14 @@ has it. A value that cannot be read raises ConfigurationError; the specification
 ignored, which sends a run's data somewhere else than where its author meant.
 """
 
+import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 from otel_logger_exporters.errors import ConfigurationError
 
-__all__ = ["read_bool", "read_choice", "read_int", "read_list", "read_path", "read_text"]
+__all__ = ["read_bool", "read_choice", "read_int", "read_list", "read_path", "read_ratio", "read_text"]
 
 T = TypeVar("T")
 
@@ -45,6 +46,19 @@ def read_int(
         msg = f"{name}={text!r} is not understood: give {UNITS.get(unit, f'whole {unit}')}, {bounds}"
         raise ConfigurationError(msg)
     return number
+
+
+def read_ratio(environ: Mapping[str, str], name: str, default: T) -> float | T:
+    """Return the variable's value as a number from 0 to 1, both included."""
+    text = read_text(environ, name, None)
+    if text is None:
+        return default
+    # float() alone would also take `nan`, `1_0` and digits of other scripts; the pattern takes no more than it does.
+    ratio = float(text) if re.fullmatch(r"([0-9]+\.?[0-9]*|\.[0-9]+)(e-?[0-9]+)?", text, re.IGNORECASE) else None
+    if ratio is None or ratio > 1:
+        msg = f"{name}={text!r} is not understood: give a number from 0 to 1"
+        raise ConfigurationError(msg)
+    return ratio
 
 
 def read_bool(environ: Mapping[str, str], name: str, default: T) -> bool | T:

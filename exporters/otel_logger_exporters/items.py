@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import NonRecordingSpan, SpanContext, set_span_in_context
 
+from otel_logger_exporters.limits import Limits
 from otel_logger_exporters.payloads import Frame
 
 __all__ = ["Event", "Severity", "encode_event", "encode_resource", "encode_spans"]
@@ -36,8 +37,8 @@ class Event:
     span: SpanContext | None = None
 
 
-def encode_event(event: Event, scope: InstrumentationScope) -> Frame:
-    """Return the frame of one log record, a ScopeLogs message without its resource."""
+def encode_event(event: Event, scope: InstrumentationScope, limits: Limits | None = None) -> Frame:
+    """Return the frame of one log record, a ScopeLogs message without its resource; what is beyond `limits` is cut."""
     record = LogRecord(
         timestamp=event.time_ns,
         observed_timestamp=event.time_ns,
@@ -49,13 +50,18 @@ def encode_event(event: Event, scope: InstrumentationScope) -> Frame:
         event_name=event.name,
     )
     request = encode_logs([ReadableLogRecord(record, _NO_RESOURCE, scope)])
-    return Frame(1, request.resource_logs[0].scope_logs[0].SerializeToString())
+    (scope_logs,) = request.resource_logs[0].scope_logs
+    if limits is not None:
+        limits.fit_logs(scope_logs)
+    return Frame(1, scope_logs.SerializeToString())
 
 
-def encode_spans(spans: Sequence[ReadableSpan]) -> Frame:
-    """Return the frame of ended spans of one scope, a ScopeSpans message without its resource."""
+def encode_spans(spans: Sequence[ReadableSpan], limits: Limits | None = None) -> Frame:
+    """Return the frame of ended spans of one scope, a ScopeSpans message without its resource; cut to `limits`."""
     request = sdk_encode_spans(spans)
     (scope_spans,) = request.resource_spans[0].scope_spans
+    if limits is not None:
+        limits.fit_spans(scope_spans)
     return Frame(len(spans), scope_spans.SerializeToString())
 
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from otel_logger_exporters.payloads import Frame
-from otel_logger_exporters.records import Kind, read_records
+from otel_logger_exporters.records import Kind, Record, end_of_records, is_written, read_records
 from otel_logger_exporters.rows import Row, RowReader
-from otel_logger_exporters.segments import HEADER_SIZE, segment_name, segments_of
+from otel_logger_exporters.segments import HEADER_SIZE, SEAL_SIZE, is_begun, segment_name, segments_of
 from otel_logger_exporters.signals import Signal
 
-__all__ = ["Batch", "JournalReader", "Position"]
+__all__ = ["Batch", "JournalReader", "Position", "end_of_segment"]
 
 BATCH_BYTES = 2**20
 """Bytes of a journal per batch. A metric point grows about five-fold from row to OTLP, so that a full batch is about
@@ -20,6 +20,9 @@ one request under the 4 MiB that gRPC servers accept."""
 
 LOOK_BYTES = 2**14
 """Bytes first read to see whether anything waits: a head with a resource and some schemas fits."""
+
+LARGEST_FILE = 2**40
+"""Bytes that no segment has."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -62,6 +65,11 @@ class JournalReader:
         self._folder = folder
 
     @property
+    def position(self) -> Position:
+        """The acknowledged position."""
+        return self._position
+
+    @property
     def unread(self) -> int:
         """The bytes of the journal behind the acknowledged position; 0 when nothing that is sent is among them.
 
@@ -75,8 +83,9 @@ class JournalReader:
                     continue
                 begin = self._position.offset if sequence == self._position.sequence else HEADER_SIZE
                 try:
-                    size += max(0, path.stat().st_size - begin)
-                    waits = waits or _holds_items(path, begin)
+                    end = end_of_segment(path)
+                    size += max(0, end - begin)
+                    waits = waits or (end > begin and _holds_items(path, begin))
                 except FileNotFoundError:
                     # Its sender, in another process, was done with it.
                     continue
@@ -90,12 +99,13 @@ class JournalReader:
         with self.lock:
             while True:
                 # Looked up before reading: a segment that has a successor grows no more, an empty read is its end.
-                later = [s for s, _ in segments_of(self._folder, self.signal) if s > self._position.sequence]
-                batch, unread = self._read(max_records)
-                if batch is not None or not later:
+                found = segments_of(self._folder, self.signal)
+                later = next((s for s, path in found if s > self._position.sequence and is_begun(path)), None)
+                batch, end = self._read(max_records)
+                if batch is not None or later is None:
                     return batch
-                self.cut += unread
-                self._leave_for(Position(later[0], HEADER_SIZE))
+                self.cut += self._unreadable(end)
+                self._leave_for(Position(later, HEADER_SIZE))
 
     def acknowledge(self, batch: Batch) -> None:
         """Forget everything up to the end of `batch`; a segment is deleted when the next one is begun."""
@@ -119,13 +129,20 @@ class JournalReader:
         try:
             words = (self._folder / f"{self.signal.value}.ack").read_text("ascii").split()
             position = Position(int(words[0]), int(words[1]))
-            if position.offset < HEADER_SIZE:
+            if not HEADER_SIZE <= position.offset <= self._size_of(position.sequence):
                 raise ValueError(words)
             return position
         except (OSError, ValueError, IndexError):
             # Without a readable mark everything is sent again, which is harmless: times and ids are fixed.
             first = segments_of(self._folder, self.signal)
             return Position(first[0][0] if first else 1, HEADER_SIZE)
+
+    def _size_of(self, sequence: int) -> int:
+        """Return the bytes of a segment's file, or the most that there may have been if it is deleted."""
+        try:
+            return os.stat(self._folder / segment_name(self.signal, sequence)).st_size
+        except FileNotFoundError:
+            return LARGEST_FILE
 
     def _leave_for(self, position: Position) -> None:
         if not self._keep:
@@ -134,25 +151,38 @@ class JournalReader:
         self._rows = None
 
     def _read(self, max_records: int) -> tuple[Batch | None, int]:
-        """Return the batch at the position; without one, the count of bytes there that hold no readable record."""
+        """Return the batch at the position, and the offset in the segment behind the records that were looked at."""
         path = self._folder / segment_name(self.signal, self._position.sequence)
+        begin = self._position.offset
         try:
             with path.open("rb") as file:
                 if self._rows is None:
                     # A row is understood by the schemas before it, which a position inside a segment has behind it.
                     file.seek(HEADER_SIZE)
                     self._rows = RowReader()
-                    for record in read_records(file.read(self._position.offset - HEADER_SIZE)):
+                    for record in read_records(file.read(begin - HEADER_SIZE)):
                         self._rows.take(record)
-                file.seek(self._position.offset)
-                data = file.read(BATCH_BYTES)
+                file.seek(begin)
+                # Mostly nothing waits, and what follows in a mapped segment is zeros, megabytes of them.
+                data = file.read(LOOK_BYTES)
+                if is_written(data, 0):
+                    data += file.read(BATCH_BYTES - len(data))
                 batch, end = self._parse(data, max_records, self._rows)
-                while batch is None and (more := file.read(len(data))):
+                while batch is None and is_written(data, end) and (more := file.read(len(data))):
                     data += more
                     batch, end = self._parse(data, max_records, self._rows)
         except FileNotFoundError:
-            return None, 0
-        return batch, len(data[end:].rstrip(b"\0"))
+            return None, begin
+        return batch, begin + end
+
+    def _unreadable(self, offset: int) -> int:
+        """Return how many bytes behind an offset in the segment at the position are something, and no record."""
+        try:
+            with (self._folder / segment_name(self.signal, self._position.sequence)).open("rb") as file:
+                file.seek(offset)
+                return len(file.read().rstrip(b"\0"))
+        except FileNotFoundError:
+            return 0
 
     def _parse(self, data: bytes, max_records: int, rows: RowReader) -> tuple[Batch | None, int]:
         # On a copy: what is read again later, or in part, must not meet schemas that come after it.
@@ -161,7 +191,7 @@ class JournalReader:
         items = end = 0
         for record in read_records(data):
             end = record.end
-            content = Frame.unpack(record.payload) if record.kind == Kind.OTLP else rows.take(record)
+            content = _content(record, rows)
             if content is not None:
                 contents.append(content)
                 items += len(content.values) if isinstance(content, Row) else content.items
@@ -174,6 +204,16 @@ class JournalReader:
         return Batch(tuple(contents), items, position), end
 
 
+def _content(record: Record, rows: RowReader) -> Row | Frame | None:
+    if record.kind != Kind.OTLP:
+        return rows.take(record)
+    try:
+        return Frame.unpack(record.payload)
+    except ValueError:
+        # As a row that makes no sense: it is none, and must not keep back what follows it.
+        return None
+
+
 def _holds_items(path: Path, begin: int) -> bool:
     """Tell whether a segment holds a readable row or frame behind `begin`."""
     data = b""
@@ -182,6 +222,21 @@ def _holds_items(path: Path, begin: int) -> bool:
         # Mostly the first look finds one; what is looked at doubles, so that a large head is not parsed over and over.
         while more := file.read(max(LOOK_BYTES, len(data))):
             data += more
+            if not is_written(data, 0):
+                return False
             if any(record.kind in (Kind.ROW, Kind.OTLP) for record in read_records(data)):
                 return True
     return False
+
+
+def end_of_segment(path: Path) -> int:
+    """Return the bytes of a segment's file without the zeros behind its records, which a mapped one has to its end."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - SEAL_SIZE))
+        if any(file.read()):
+            return size
+        file.seek(0)
+        data = file.read()
+    # Zeros may be the end of a record too.
+    return max(end_of_records(data, HEADER_SIZE), len(data.rstrip(b"\0")))

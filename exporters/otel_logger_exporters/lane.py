@@ -13,6 +13,7 @@ from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.journal_reader import Batch, JournalReader, Position
 from otel_logger_exporters.ledger import Ledger
 from otel_logger_exporters.rejected import RejectedFolder
+from otel_logger_exporters.schedules import Schedule
 from otel_logger_exporters.transports import Transport
 
 __all__ = ["Encoded", "Lane", "Progress"]
@@ -52,7 +53,7 @@ class Lane:
 
     `encode` returns None while the resource of the batch is not known yet. An answer of class retry is tried again
     for ever, one of class configuration once a minute, and a refused batch is halved until what is refused stands
-    alone, which then goes to `rejected`.
+    alone, which then goes to `rejected`. Of `schedule`, `interval` is for the sender to keep.
     """
 
     def __init__(
@@ -65,10 +66,13 @@ class Lane:
         ledger: Ledger,
         rejected: RejectedFolder,
         timeout: float,
+        schedule: Schedule | None = None,
         jitter: Callable[[], float] | None = None,
     ) -> None:
         self.signal = reader.signal
         self.reader = reader
+        schedule = schedule or Schedule()
+        self.interval = schedule.interval
         self.retry_at = 0.0
         self._encode = encode
         self._connect = connect
@@ -80,7 +84,8 @@ class Lane:
         # Not the module's functions: they share the global generator, whose draws belong to the training.
         self._jitter = jitter or random.SystemRandom().random
         self._backoff = FIRST_BACKOFF
-        self._limit = MAX_RECORDS
+        self._most = min(MAX_RECORDS, schedule.batch_size or MAX_RECORDS)
+        self._limit = self._most
         self._partly: tuple[Position, int, int] | None = None
 
     def step(self, timeout: float | None = None) -> Progress:
@@ -118,6 +123,13 @@ class Lane:
         self._forget(batch, encoded, refused)
         return Progress.DELIVERED
 
+    def send_aside(self, body: bytes, timeout: float) -> None:
+        """Send a request that is in no journal, once, unless the lane has to wait; its answer changes nothing."""
+        if self._clock.monotonic() >= self.retry_at:
+            if self._transport is None:
+                self._transport = self._connect()
+            self._transport.send(body, min(timeout, self._timeout))
+
     def close(self) -> None:
         """Close the connection."""
         if self._transport is not None:
@@ -128,7 +140,7 @@ class Lane:
         self._ledger.deliver(self.signal, batch.items, refused)
         self._ledger.coalesce(encoded.coalesced)
         self._backoff, self.retry_at = FIRST_BACKOFF, 0.0
-        self._limit = min(MAX_RECORDS, self._limit * 2)
+        self._limit = min(self._most, self._limit * 2)
         self._partly = None
         # Last: a full disk may refuse the mark, and the batch is delivered all the same.
         self.reader.acknowledge(batch)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.signals import Signal
+from otel_logger_exporters.watermarks import Watermarks
 
 __all__ = ["Ledger", "Stats", "warn"]
 
@@ -31,8 +32,13 @@ class Stats:
     `recorded` is what calls accepted; of it `delivered` was acknowledged by the endpoint, `refused` was not taken by
     it (kept in the folder `rejected/` where a whole record was refused), `waiting` is on disk to be sent. A signal
     that is kept locally has all of it in `kept`. `dropped` counts by reason what was lost; `adjusted` what was recorded
-    otherwise than given (`overflow`, `step`), or by setting not at all (`excluded`); `coalesced` values that shared a
-    series and millisecond with a later one when sent; `blobs` the stored images, tables and files.
+    otherwise than given (`overflow`, `step`), by way of memory because no file was ready (`memory`), or by setting not
+    at all (`excluded`); `coalesced` values that shared a series and millisecond with a later one when sent; `blobs` the
+    stored images, tables and files.
+
+    `bytes_on_disk` are the bytes of journals and refused requests in the writer's folder, `oldest` is the age in
+    seconds of what has waited longest, None when nothing waits: both as of about a second ago. `last_error` is the last
+    warning.
     """
 
     recorded: Mapping[str, int]
@@ -44,6 +50,8 @@ class Stats:
     adjusted: Mapping[str, int] = field(default_factory=dict)
     coalesced: int = 0
     blobs: int = 0
+    bytes_on_disk: int = 0
+    oldest: float | None = None
     last_error: str | None = None
 
     @property
@@ -63,10 +71,13 @@ class Ledger:
         self._recorded: Counter[Signal] = Counter()
         self._delivered: Counter[Signal] = Counter()
         self._refused: Counter[Signal] = Counter()
+        self._lost: Counter[Signal] = Counter()
         self._dropped: Counter[str] = Counter()
         self._adjusted: Counter[str] = Counter()
         self._coalesced = 0
         self._blobs = 0
+        self._bytes_on_disk = 0
+        self._watermarks = {signal: Watermarks() for signal in Signal}
         self._last_error: str | None = None
 
     def record(self, signal: Signal, items: int) -> None:
@@ -97,6 +108,26 @@ class Ledger:
             total = self._dropped[reason]
         self.warn(reason, f"{explanation} ({total} so far)")
 
+    def lose(self, signal: Signal, items: int, reason: str, explanation: str) -> None:
+        """Count what was recorded and is lost nevertheless, and say why, once per reason and minute."""
+        with self._lock:
+            self._lost[signal] += items
+        self.drop(reason, items, explanation)
+
+    def outstanding(self, signal: Signal) -> int:
+        """Return how many of the items recorded are not delivered, refused or lost."""
+        with self._lock:
+            return self._recorded[signal] - self._delivered[signal] - self._refused[signal] - self._lost[signal]
+
+    def weigh(self, bytes_on_disk: int) -> None:
+        """Take note of how large the journals are; to be called about once a second, for the age of the oldest too."""
+        now = self._clock.monotonic()
+        with self._lock:
+            self._bytes_on_disk = bytes_on_disk
+            for signal in Signal:
+                recorded = self._recorded[signal]
+                self._watermarks[signal].note(now, recorded, recorded - self.outstanding(signal))
+
     def adjust(self, reason: str, items: int, explanation: str | None = None) -> None:
         """Count what was recorded otherwise than given; an `explanation` is told once per reason and minute."""
         with self._lock:
@@ -121,7 +152,7 @@ class Ledger:
     def stats(self, sent: frozenset[Signal]) -> Stats:
         """Return the counts; signals in `sent` wait for an endpoint, the others are kept where they are."""
         with self._lock:
-            rest = {s: self._recorded[s] - self._delivered[s] - self._refused[s] for s in Signal}
+            rest = {s: self.outstanding(s) for s in Signal}
             return Stats(
                 recorded={s.value: self._recorded[s] for s in Signal},
                 delivered={s.value: self._delivered[s] for s in Signal},
@@ -132,5 +163,15 @@ class Ledger:
                 adjusted=dict(self._adjusted),
                 coalesced=self._coalesced,
                 blobs=self._blobs,
+                bytes_on_disk=self._bytes_on_disk,
+                oldest=self._oldest(sent),
                 last_error=self._last_error,
             )
+
+    def _oldest(self, sent: frozenset[Signal]) -> float | None:
+        now = self._clock.monotonic()
+        ages = []
+        for signal in sent:
+            recorded = self._recorded[signal]
+            ages.append(self._watermarks[signal].age(now, recorded, recorded - self.outstanding(signal)))
+        return max((age for age in ages if age is not None), default=None)

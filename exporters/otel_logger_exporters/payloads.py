@@ -1,6 +1,7 @@
 """Payloads of records that are not rows: framed OTLP, resources and hyperparameters.
 
-The format is described in docs/segment-format.md.
+The format is described in docs/segment-format.md. Unpacking raises ValueError for what makes no sense: that a record is
+whole does not say that this version can read it.
 """
 
 import json
@@ -29,7 +30,7 @@ class Frame:
     @classmethod
     def unpack(cls, payload: memoryview) -> "Frame":
         """Return the frame in the payload of an OTLP record."""
-        return cls(_COUNT.unpack_from(payload)[0], bytes(payload[_COUNT.size :]))
+        return cls(_number(payload), bytes(payload[_COUNT.size :]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class ResourceRecord:
     @classmethod
     def unpack(cls, payload: memoryview) -> "ResourceRecord":
         """Return the resource in the payload of a resource record."""
-        return cls(bytes(payload[_COUNT.size :]), bool(_COUNT.unpack_from(payload)[0] & _BOUND))
+        return cls(bytes(payload[_COUNT.size :]), bool(_number(payload) & _BOUND))
 
 
 def pack_hyperparameters(nested: Mapping[str, Any], time_ns: int) -> bytes:
@@ -56,5 +57,21 @@ def pack_hyperparameters(nested: Mapping[str, Any], time_ns: int) -> bytes:
 
 def unpack_hyperparameters(payload: memoryview) -> tuple[dict[str, Any], int]:
     """Return the hyperparameters of a record, nested, and its time (ns)."""
-    content = json.loads(bytes(payload))
-    return content["hyperparameters"], content["time_ns"]
+    try:
+        content = json.loads(bytes(payload))
+        nested, time_ns = content["hyperparameters"], content["time_ns"]
+    except (KeyError, TypeError, RecursionError) as error:
+        msg = f"no hyperparameters: {error!r}"
+        raise ValueError(msg) from error
+    if type(nested) is not dict or type(time_ns) is not int:
+        msg = f"hyperparameters are a {type(nested).__name__}, and their time a {type(time_ns).__name__}"
+        raise ValueError(msg)
+    return nested, time_ns
+
+
+def _number(payload: memoryview) -> int:
+    if len(payload) < _COUNT.size:
+        msg = f"a payload of {len(payload)} bytes begins with no number"
+        raise ValueError(msg)
+    number: int = _COUNT.unpack_from(payload)[0]
+    return number

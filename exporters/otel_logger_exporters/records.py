@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
-__all__ = ["RECORD_OVERHEAD", "Kind", "Record", "pack_record", "read_records"]
+__all__ = ["RECORD_OVERHEAD", "Kind", "Record", "end_of_records", "is_written", "pack_record", "read_records"]
 
 _HEAD = struct.Struct("<IB3x")
 _MARK = struct.Struct("<I")
@@ -70,3 +70,17 @@ def read_records(data: bytes | memoryview, start: int = 0) -> Iterator[Record]:
         body = offset + _HEAD.size
         offset = mark + _MARK.size
         yield Record(kind, view[body : body + size], offset)
+
+
+def end_of_records(data: bytes | memoryview, start: int = 0) -> int:
+    """Return the offset behind the last committed record of `data` from offset `start`."""
+    end = start
+    for record in read_records(data, start):
+        end = record.end
+    return end
+
+
+def is_written(data: bytes, offset: int) -> bool:
+    """Tell whether a record may begin at `offset`, further bytes given: zeros there have never been written."""
+    head = data[offset : offset + _HEAD.size]
+    return len(head) < _HEAD.size or any(head)

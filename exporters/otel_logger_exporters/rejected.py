@@ -14,6 +14,8 @@ class RejectedFolder:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._count = 0
+        self.size = 0
+        """Bytes that this process has put here."""
 
     def move(self, folder: Path) -> None:
         """Go on in `folder`, to which the caller has renamed the present one."""
@@ -25,6 +27,7 @@ class RejectedFolder:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         for body in bodies:
             self._count += 1
+            self.size += len(body)
             path = self._folder / f"{signal.value}-{time_ns}-{self._count}.otlp"
             path.write_bytes(body)
             path.with_suffix(".json").write_text(json.dumps({"reason": reason, "time_ns": time_ns, "size": len(body)}))

@@ -1,12 +1,14 @@
 """Routes: for each signal whether it is sent, kept locally or not recorded, as the environment says."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from otel_logger_exporters.endpoints import Endpoint, endpoint_from_environ, has_endpoint
 from otel_logger_exporters.envvars import read_list, read_text
 from otel_logger_exporters.errors import ConfigurationError
+from otel_logger_exporters.otel_variables import EXPORTERS, check_variables
+from otel_logger_exporters.schedules import Schedule, schedule_from_environ
 from otel_logger_exporters.signals import Signal
 
 __all__ = ["Destination", "Route", "Routes", "routes_from_environ"]
@@ -22,11 +24,12 @@ class Destination(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One signal's destination; the endpoint is there when it is sent, and only then."""
+    """One signal's destination and schedule; the endpoint is there when it is sent, and only then."""
 
     signal: Signal
     destination: Destination
     endpoint: Endpoint | None = None
+    schedule: Schedule = field(default_factory=Schedule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,7 @@ def routes_from_environ(environ: Mapping[str, str]) -> Routes:
     if disabled:
         none = {signal: Route(signal, Destination.NONE) for signal in Signal}
         return Routes(none[Signal.METRICS], none[Signal.LOGS], none[Signal.TRACES], notes, disabled)
+    notes += check_variables(environ)
     metrics, metrics_notes = _route(environ, Signal.METRICS)
     logs, logs_notes = _route(environ, Signal.LOGS)
     traces, traces_notes = _route(environ, Signal.TRACES)
@@ -77,7 +81,7 @@ def _disabled(environ: Mapping[str, str]) -> tuple[bool, tuple[str, ...]]:
 def _route(environ: Mapping[str, str], signal: Signal) -> tuple[Route, tuple[str, ...]]:
     variable = f"OTEL_{signal.name}_EXPORTER"
     exporters = {item.lower() for item in read_list(environ, variable)}
-    if exporters - {"otlp", "none"} or len(exporters) > 1:
+    if exporters - {*EXPORTERS} or len(exporters) > 1:
         msg = (
             f"{variable}={environ[variable].strip()!r} is not supported: give otlp (send), none (do not record), or "
             "leave it unset (sent if an endpoint is set, else kept locally); there is no prometheus or console yet"
@@ -86,7 +90,10 @@ def _route(environ: Mapping[str, str], signal: Signal) -> tuple[Route, tuple[str
     if exporters == {"none"}:
         return Route(signal, Destination.NONE), ()
     endpoint, notes = endpoint_from_environ(environ, signal)
-    # Judged before it is known to be unused: a wrong value is wrong also on the day before the endpoint is set.
+    schedule = schedule_from_environ(environ, signal)
+    # Judged before they are known to be unused: a wrong value is wrong also on the day before the endpoint is set.
     if not exporters and not has_endpoint(environ, signal):
         return Route(signal, Destination.KEEP), ()
-    return Route(signal, Destination.SEND, endpoint), notes
+    if schedule.timeout is not None:
+        endpoint = replace(endpoint, timeout=min(endpoint.timeout, schedule.timeout))
+    return Route(signal, Destination.SEND, endpoint, schedule), notes

@@ -62,10 +62,14 @@ class Schema:
 
     @classmethod
     def unpack(cls, payload: memoryview) -> "Schema":
-        """Return the schema in `payload`."""
+        """Return the schema in `payload`; ValueError or struct.error for one that makes no sense."""
         identifier, count = _SCHEMA_HEAD.unpack_from(payload)
         offset = _SCHEMA_HEAD.size
         kinds = bytes(payload[offset : offset + count]).decode("ascii")
+        if kinds.strip(FLOAT + INTEGER):
+            # To `struct` they would be types too, or numbers.
+            msg = f"{kinds[:10]!r} are no types of columns"
+            raise ValueError(msg)
         offset += count
         keys = []
         for _ in range(count):
@@ -99,7 +103,7 @@ class RowReader:
                 (identifier, _, _) = _FIXED.unpack_from(record.payload)
                 if (schema_of_row := self._schemas.get(identifier)) is not None:
                     return schema_of_row.unpack_row(record.payload)
-        except (struct.error, UnicodeDecodeError):
+        except (struct.error, ValueError):
             pass
         return None
 

@@ -12,7 +12,17 @@ from pathlib import Path
 from otel_logger_exporters.records import Kind, Record, pack_record, read_records
 from otel_logger_exporters.signals import Signal
 
-__all__ = ["HEADER_SIZE", "Segment", "SegmentHeader", "pack_seal", "read_segment", "segment_name", "segments_of"]
+__all__ = [
+    "HEADER_SIZE",
+    "SEAL_SIZE",
+    "Segment",
+    "SegmentHeader",
+    "is_begun",
+    "pack_seal",
+    "read_segment",
+    "segment_name",
+    "segments_of",
+]
 
 MAGIC = b"otlp-seg"
 VERSION = 1
@@ -82,6 +92,22 @@ def segments_of(folder: Path, signal: Signal) -> list[tuple[int, Path]]:
 def pack_seal(count: int, checksum: int) -> bytes:
     """Return the seal of a segment of `count` records whose bytes after the header have the CRC-32 `checksum`."""
     return pack_record(Kind.SEAL, _SEAL.pack(count, checksum))
+
+
+SEAL_SIZE = len(pack_seal(0, 0))
+"""Bytes of a seal."""
+
+
+def is_begun(path: Path) -> bool:
+    """Tell whether a segment's file is in use: one that is prepared for later is empty at first, and then holds zeros.
+
+    False if there is none.
+    """
+    try:
+        with path.open("rb") as file:
+            return any(file.read(len(MAGIC)))
+    except FileNotFoundError:
+        return False
 
 
 def read_segment(data: bytes | memoryview) -> Segment | None:

@@ -10,11 +10,19 @@ from otel_logger_exporters.ledger import Ledger
 
 __all__ = ["Sender"]
 
+REPORT_INTERVAL = 15.0
+"""Seconds between reports: what Prometheus' users are used to between scrapes."""
+
+REPORT_TIMEOUT = 5.0
+"""Seconds that a report may take: it is not worth more, as the next one says the same."""
+
 
 class Sender:
-    """Steps the lanes in turn, every `interval` seconds until each is empty or must wait; a flush does so at once.
+    """Steps the lanes in turn until each is empty or must wait: every `interval` seconds, those that have an interval
+    of their own by that, and for a flush all at once.
 
-    `prepare` is called before each turn (to write what is buffered). The thread is a daemon: it never keeps a
+    `prepare` is called before each turn (to write what is buffered); `report` every `REPORT_INTERVAL` seconds and, with
+    the seconds it may take, as the last of all. The thread is a daemon: it never keeps a
     process alive, and nothing is lost by its death, because the journals are on disk.
     """
 
@@ -26,12 +34,17 @@ class Sender:
         clock: Clock,
         ledger: Ledger,
         prepare: Callable[[], None],
+        report: Callable[[float], None] | None = None,
     ) -> None:
         self._lanes = tuple(lanes)
         self._interval = interval
         self._clock = clock
         self._ledger = ledger
         self._prepare = prepare
+        self._report = report
+        self._report_at = clock.monotonic() + REPORT_INTERVAL
+        self._turn_at = 0.0
+        self._due: dict[Lane, float] = {}
         self._changed = threading.Condition()
         self._asked = 0
         self._answered = 0
@@ -46,8 +59,13 @@ class Sender:
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Start the thread; where none can be started nothing is sent, and everything stays on disk."""
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            # As at the exit of the interpreter, since Python 3.12.
+            if self._lanes:
+                self._ledger.warn("sender", f"What is recorded stays on disk, no thread can be started: {error}")
 
     def flush(self, timeout: float) -> bool:
         """Attempt at once, whatever the back-off, to send everything recorded so far; return whether all was taken."""
@@ -74,31 +92,41 @@ class Sender:
         """Let the thread end, waiting for it at most `timeout` seconds."""
         with self._changed:
             self._stopped = True
+            self._deadline = self._clock.monotonic() + timeout
             self._changed.notify_all()
         if self._thread.is_alive() and not sys.is_finalizing() and threading.current_thread() is not self._thread:
             self._thread.join(max(0.0, timeout))
 
     def _run(self) -> None:
+        begun = self._clock.monotonic()
+        self._turn_at = begun + self._interval
+        self._due = {lane: begun + self._interval_of(lane) for lane in self._lanes}
         while True:
             with self._changed:
                 if self._asked == self._answered and not self._stopped:
-                    self._changed.wait(self._interval)
+                    self._changed.wait(max(0.0, min([self._turn_at, *self._due.values()]) - self._clock.monotonic()))
                 if self._stopped:
                     break
                 ticket, deadline = self._asked, self._deadline if self._asked > self._answered else None
             empty = self._round(deadline)
-            if empty is None:
+            if empty is None or deadline is None:
                 continue
             with self._changed:
                 self._answered, self._empty = ticket, empty
                 self._changed.notify_all()
+        self._make_report(REPORT_TIMEOUT if self._deadline is None else self._deadline - self._clock.monotonic())
         for lane in self._lanes:
             lane.close()
 
     def _round(self, deadline: float | None) -> bool | None:
-        """Return whether all lanes are empty now; None when the round gave way to a flush or to the end."""
+        """Step the lanes that are due, for a flush all of them; return whether these are empty now.
+
+        None when the round gave way to a flush or to the end.
+        """
         empty = True
-        lanes = list(self._lanes)
+        begun = self._clock.monotonic()
+        self._turn_at = begun + self._interval
+        lanes = [lane for lane in self._lanes if deadline is not None or self._due[lane] <= begun]
         # In turn, so that the backlog of one signal does not hold up the others.
         while True:
             empty &= self._prepared()
@@ -109,8 +137,21 @@ class Sender:
                 if progress is not Progress.DELIVERED:
                     lanes.remove(lane)
                     empty &= progress is Progress.EMPTY
+                    self._due[lane] = self._next(lane, progress, begun)
             if not lanes:
+                if deadline is None and self._clock.monotonic() >= self._report_at:
+                    self._make_report(REPORT_TIMEOUT)
                 return empty
+
+    def _interval_of(self, lane: Lane) -> float:
+        return self._interval if lane.interval is None else lane.interval
+
+    def _next(self, lane: Lane, progress: Progress, begun: float) -> float:
+        """Return when a lane is due after a round that began at `begun`."""
+        if progress is Progress.EMPTY:
+            return begun + self._interval_of(lane)
+        # What is held goes when it may, and does not wait for an interval that was meant for new data.
+        return lane.retry_at if lane.retry_at > begun else begun + min(self._interval, self._interval_of(lane))
 
     def _prepared(self) -> bool:
         try:
@@ -119,6 +160,14 @@ class Sender:
             self._ledger.warn("sender", f"Writing what is buffered failed: {error!r}")
             return False
         return True
+
+    def _make_report(self, timeout: float) -> None:
+        self._report_at = self._clock.monotonic() + REPORT_INTERVAL
+        if self._report is not None and timeout > 0:
+            try:
+                self._report(timeout)
+            except Exception as error:
+                self._ledger.warn("sender", f"Sending otel_logger's own metrics failed: {error!r}")
 
     def _step(self, lane: Lane, deadline: float | None) -> Progress:
         timeout = None if deadline is None else deadline - self._clock.monotonic()

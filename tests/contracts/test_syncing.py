@@ -1,8 +1,10 @@
 """`otel-logger sync`: what ended runs left on disk arrives at a real OTLP server, once."""
 
 import json
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -227,6 +229,32 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert [] == list(log.run_dir.rglob("*.seg"))
 
 
+def test_what_may_have_a_live_writer_on_another_machine_is_adopted_when_its_lease_is_over(tmp_path: Path) -> None:
+    """A job that is moved within a minute finds its last attempt as if alive; it is sent later, not never."""
+    environ = {"OTEL_LOGGER_RUN_ID": "r"}
+    left = make_run(tmp_path, steps=3, OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9", **environ)
+    assert left.run_dir is not None
+    (lock,) = left.run_dir.glob("*/owner.lock")
+    lock.write_text(json.dumps({"host": "elsewhere", "boot_id": "another", "pid": 7, "ended": False}))
+    with OtlpServer("http/protobuf") as server:
+        code = CliRunner().invoke(
+            app, ["sync", str(tmp_path / "logs"), "--json"], env={"OTEL_EXPORTER_OTLP_ENDPOINT": server.endpoint}
+        )
+        (result,) = [json.loads(line) for line in code.stdout.splitlines()]
+        os.utime(lock, (time.time() - 58, time.time() - 58))
+        environ |= {"OTEL_LOGGER_DIR": str(tmp_path / "logs"), "OTEL_EXPORTER_OTLP_ENDPOINT": server.endpoint}
+        with OTelLogger(run_name="run", environ=environ) as log:
+            log.log_metrics({"loss": 3.0}, 3)
+            deadline = time.monotonic() + 20
+            while len(losses(server)) < 4 and time.monotonic() < deadline:
+                time.sleep(0.05)
+        arrived = losses(server)
+
+    assert (1, "its writer (process 7 on elsewhere) may be alive") == (code.exit_code, result["reason"].split(":")[0])
+    assert 0 < result["retry_in"] <= 60
+    assert [0.0, 1.0, 2.0, 3.0] == sorted(value for _, value in arrived)
+
+
 def test_a_run_that_is_first_known_at_exit_is_recorded_whole(tmp_path: Path) -> None:
     """No thread starts at the exit of newer interpreters; adoption then waits, and the run's own end does not."""
     program = f"""
@@ -245,8 +273,6 @@ atexit.register(log.close)
 
 def test_a_close_does_not_wait_for_adoption_before_an_endpoint_that_is_down(tmp_path: Path) -> None:
     """What an earlier attempt left must not hold the end of this one."""
-    import time
-
     environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_LOGGER_RUN_ID": "r"}
     make_run(tmp_path, steps=3, **environ)
     started = time.monotonic()

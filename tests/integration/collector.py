@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import http.client
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import received
 
-__all__ = ["BASE_CONFIG", "Collector", "CollectorError", "find_binary", "run_servers_tool"]
+__all__ = ["AT_ONCE", "BASE_CONFIG", "Collector", "CollectorError", "find_binary", "over_tls", "run_servers_tool"]
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE_CONFIG = ROOT / "collector-config" / "base.yaml"
@@ -27,24 +28,55 @@ POLL_SECONDS = 0.02
 # Between choosing free ports and listening on them another process may take one.
 PORT_ATTEMPTS = 3
 
+# A configuration on top of `base.yaml` with which what is acknowledged is in the files. By itself the file exporter
+# collects for a second what it has acknowledged, and a Collector that is killed takes that with it; with a rotation (at
+# 1 TB) it hands each request to the operating system before it answers.
+AT_ONCE = (
+    "yaml:exporters: {"
+    + ", ".join(
+        f"file/{name}: {{append: false, rotation: {{max_megabytes: 1000000}}}}"
+        for name in ("metrics", "traces", "logs")
+    )
+    + "}"
+)
+
+
+def over_tls(key: Path, certificate: Path) -> str:
+    """A configuration on top of `base.yaml` by which both protocols are spoken over TLS."""
+    tls = f"tls: {{key_file: {key}, cert_file: {certificate}}}"
+    return f"yaml:receivers: {{otlp: {{protocols: {{grpc: {{{tls}}}, http: {{{tls}}}}}}}}}"
+
 
 class CollectorError(Exception):
     """The Collector did not start or did not stop as it should; the message ends with its log."""
 
 
 class Collector:
-    """One Collector process: started on its own ports, stopped cleanly, its output read back.
+    """One Collector process: started on its own ports, stopped cleanly or not, its output read back.
 
-    Stopping and starting again keeps the ports and the output: an outage, seen from the sender.
+    Stopping or killing it and starting it again keeps the ports and the output: an outage, seen from the sender.
+    `more_config` is what further `--config` options say, each on top of those before it.
     """
 
-    def __init__(self, binary: Path, folder: Path, config: Path = BASE_CONFIG) -> None:
+    def __init__(
+        self, binary: Path, folder: Path, config: Path = BASE_CONFIG, *, more_config: Sequence[str] = ()
+    ) -> None:
         self.output = folder / "output"
-        self._command = [str(binary), "--config", str(config)]
+        self._command = [str(binary), *(word for each in (config, *more_config) for word in ("--config", str(each)))]
         self._log = folder / "collector.log"
         self._ports: tuple[int, ...] = ()
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def grpc_address(self) -> tuple[str, int]:
+        """Host and port of OTLP over gRPC."""
+        return HOST, self._ports[0]
+
+    @property
+    def http_address(self) -> tuple[str, int]:
+        """Host and port of OTLP over HTTP."""
+        return HOST, self._ports[1]
 
     @property
     def grpc_endpoint(self) -> str:
@@ -55,6 +87,10 @@ class Collector:
     def http_endpoint(self) -> str:
         """The base URL for OTLP over HTTP, to which `/v1/metrics` and the like are appended."""
         return f"http://{HOST}:{self._ports[1]}"
+
+    def reserve_ports(self) -> None:
+        """Chooses the ports now, for a sender that is to try them before the first start."""
+        self._ports = self._ports or free_ports(4)
 
     def start(self) -> None:
         """Starts the process and returns when it is ready to receive; on the ports of the last start, if any."""
@@ -94,6 +130,8 @@ class Collector:
         process, self._process = self._process, None
         if process is None:
             return
+        # One that is paused takes notice of nothing else.
+        process.send_signal(signal.SIGCONT)
         process.terminate()
         try:
             status = process.wait(timeout=STOP_SECONDS)
@@ -103,6 +141,30 @@ class Collector:
             raise CollectorError(self._with_log(f"the Collector did not stop in {STOP_SECONDS:.0f} s")) from None
         if status != 0:
             raise CollectorError(self._with_log(f"the Collector ended with status {status}"))
+
+    def kill(self) -> None:
+        """Kills the process, as a node that fails does; what it did not acknowledge is not in the output.
+
+        What it did acknowledge is, with `AT_ONCE`.
+        """
+        process, self._process = self._process, None
+        assert process is not None
+        process.kill()
+        process.wait()
+        # It answers when it has written the line end: a line without one was not acknowledged, and comes again.
+        for path in self.output.glob("*.jsonl"):
+            with path.open("r+b") as file:
+                file.truncate(file.read().rfind(b"\n") + 1)
+
+    def pause(self) -> None:
+        """Stops the process where it is: connections stay open, and the system still accepts new ones for it."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Lets a paused process go on with what has come in meanwhile."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     def stop_and_read(self) -> received.Received:
         """Stops the process and returns everything it received since its first start."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
+
+from otel_logger import conventions as names
 
 __all__ = [
     "Attributes",
@@ -21,7 +23,9 @@ __all__ = [
     "Span",
     "SpanEvent",
     "SpanLink",
+    "by_identity",
     "decode_value",
+    "identity",
     "log_records",
     "metric_points",
     "read",
@@ -111,6 +115,9 @@ class Received:
     logs: tuple[LogRecord, ...]
 
 
+Item = TypeVar("Item", MetricPoint, Span, LogRecord)
+
+
 def read(folder: Path) -> Received:
     """Reads the files that `collector-config/base.yaml` writes into a folder."""
     return Received(
@@ -121,10 +128,49 @@ def read(folder: Path) -> Received:
 
 
 def requests(path: Path) -> Iterator[Json]:
-    """The export requests of one file; a last line that is still being written is left out."""
-    for line in path.read_bytes().splitlines(keepends=True):
-        if line.endswith(b"\n"):
-            yield json.loads(line)
+    """The export requests of one file; a last line that is still being written is left out.
+
+    A file that is not there, while its folder is, holds none: some configurations create it with the first request.
+    """
+    if not path.exists() and path.parent.is_dir():
+        return
+    with path.open("rb") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                yield json.loads(line, parse_int=whole_number)
+
+
+def whole_number(text: str) -> int | float:
+    """The number of a JSON integer; the double -0.0 is written as one, and Python's integers have no such zero."""
+    return -0.0 if text == "-0" else int(text)
+
+
+def identity(item: MetricPoint | Span | LogRecord) -> Hashable:
+    """What makes two received items one that was sent twice, for each signal.
+
+    A metric point is its series (resource, name, attributes) and its time; a span its trace id and span id; a log
+    record its `log.record.uid`.
+    """
+    if isinstance(item, MetricPoint):
+        return frozen(item.resource), item.name, frozen(item.attributes), item.time_ns
+    if isinstance(item, Span):
+        return item.trace_id, item.span_id
+    return str(item.attributes[names.LOG_RECORD_UID])
+
+
+def by_identity(items: Iterable[Item]) -> dict[Hashable, list[Item]]:
+    """The items, gathered by their identity; each entry holds those that were received as one and the same."""
+    found: dict[Hashable, list[Item]] = {}
+    for item in items:
+        found.setdefault(identity(item), []).append(item)
+    return found
+
+
+def frozen(value: Any) -> Hashable:
+    """A decoded value as something to compare and look up by."""
+    if isinstance(value, dict):
+        return frozenset((key, frozen(each)) for key, each in value.items())
+    return tuple(frozen(each) for each in value) if isinstance(value, list) else value
 
 
 def metric_points(request: Json) -> Iterator[MetricPoint]:

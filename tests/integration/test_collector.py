@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 from collector import BASE_CONFIG, Collector, CollectorError, run_servers_tool
 from received import LogRecord, MetricPoint, Received, Span, SpanEvent, SpanLink, decode_value, metric_points
+from typer.testing import CliRunner
+
+from otel_logger.cli import app
 
 TRACE_ID = "5b8efff798038103d269b633813fc60c"
 SPAN_ID = "eee19b7ec3c1b174"
@@ -202,6 +205,28 @@ def test_a_collector_that_cannot_start_shows_its_log(collector_binary: Path, tmp
 
     with pytest.raises(CollectorError, match=r"(?s)ended with status 1; the end of its log:.*no_such_receiver"):
         Collector(collector_binary, tmp_path / "collector", config).start()
+
+
+@pytest.mark.collector
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_the_doctor_is_understood_and_sends_nothing(collector: Collector, tmp_path: Path, protocol: str) -> None:
+    """The Collector takes requests without data; on the other port the doctor names the protocol that it speaks."""
+    right, wrong = collector.grpc_endpoint, collector.http_endpoint
+    if protocol != "grpc":
+        right, wrong = wrong, right
+    found = {}
+    for endpoint in (right, wrong):
+        environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL": protocol}
+        result = CliRunner().invoke(app, ["doctor", "--json"], env={**environ, "OTEL_LOGGER_DIR": str(tmp_path)})
+        checks = [json.loads(line) for line in result.stdout.splitlines()]
+        (found[endpoint],) = (check for check in checks if check["check"] == "endpoint")
+    other, word = ("http/protobuf", "HTTP") if protocol == "grpc" else ("grpc", "gRPC")
+
+    assert "ok" == found[right]["verdict"]
+    assert f"({protocol}) takes metrics, logs, traces, in " in found[right]["found"]
+    assert f"{wrong.removeprefix('http://')} speaks {word}, not " in found[wrong]["found"]
+    assert f"Set OTEL_EXPORTER_OTLP_PROTOCOL={other}." == found[wrong]["remedy"]
+    assert Received((), (), ()) == collector.stop_and_read()
 
 
 def test_a_missing_collector_is_told_with_the_cure(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import math
 import os
 import random
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -211,6 +212,56 @@ trainer = tiny_trainer([OTelLogger()])
     )
     assert (step, "ERROR") == (end["step"], end["severity"])
     assert ["failed"] == run.writers["outcome"]
+
+
+def test_sigterm_in_the_middle_of_a_fit_preempts_the_run() -> None:
+    """It ends the program as Composer has it, and the run in order; workers of a loader keep Composer's handler."""
+    program = start_program(
+        """
+import os, signal
+from tiny import tiny_data, tiny_loader
+from torch.utils.data import TensorDataset
+
+def say(*words):
+    os.write(1, (" ".join(map(str, words)) + "\\n").encode())
+
+class Telling(TensorDataset):
+    def __getitem__(self, index):
+        say("worker", signal.getsignal(signal.SIGTERM).__qualname__)
+        return super().__getitem__(index)
+
+class Counting(Callback):
+    def batch_end(self, state, logger):
+        logger.log_metrics({"told": float(state.timestamp.batch.value)})
+        say("told", state.timestamp.batch.value)
+
+loader = tiny_loader(Telling(*tiny_data().tensors), num_workers=2, persistent_workers=True)
+trainer = tiny_trainer([OTelLogger()], callbacks=[Counting()], train_dataloader=loader, max_duration="10000ep")
+trainer.fit()
+""",
+        stdout=subprocess.PIPE,
+    )
+    assert program.stdout is not None
+    said = []
+    for line in program.stdout:
+        said.append(line.split())
+        if ["told", "20"] == said[-1]:
+            program.send_signal(signal.SIGTERM)
+    _, stderr = program.communicate(timeout=PROGRAM_SECONDS)
+
+    assert 143 == program.returncode, stderr
+    assert {"sigterm_handler"} == {name for word, name in said if word == "worker"}
+    told = [float(number) for word, number in said if word == "told"]
+    run = read_run(only_run())
+    recorded = run.metrics.where(key="told")
+    # Between a value that is logged and its being told there is a step.
+    assert told == recorded["value"][: len(told)]
+    assert len(recorded) - len(told) <= 1
+    assert list(recorded["value"]) == [float(step) for step in recorded["step"]]
+    (end,) = run.events.where(name=names.EVENT_RUN_END)
+    assert ("preempted", "SIGTERM") == (end["attributes"][names.RUN_OUTCOME], end["attributes"][names.RUN_REASON])
+    assert ["preempted"] == run.writers["outcome"]
+    assert [] == list(run.damage)
 
 
 def test_a_run_is_resumed_from_its_store_alone() -> None:
@@ -501,7 +552,9 @@ def parameters(method: Callable[..., Any]) -> list[inspect.Parameter]:
     return list(inspect.signature(method).parameters.values())
 
 
-def start_program(text: str, environ: dict[str, str] | None = None) -> subprocess.Popen[str]:
+def start_program(
+    text: str, environ: dict[str, str] | None = None, stdout: int = subprocess.DEVNULL
+) -> subprocess.Popen[str]:
     """Starts a Python program that has the names of this module's helpers."""
     head = (
         "from composer import Callback, Event\n"
@@ -512,7 +565,7 @@ def start_program(text: str, environ: dict[str, str] | None = None) -> subproces
     return subprocess.Popen(
         [sys.executable, "-c", head + text],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | (environ or {}),
-        stdout=subprocess.DEVNULL,
+        stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
     )

@@ -5,11 +5,13 @@ import gc
 import logging
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +20,9 @@ import numpy as np
 import pytest
 
 from otel_logger import ConfigurationError, OTelLogger, read_run
+from otel_logger.overview import runs_in
 from otel_logger_exporters.records import Kind
+from otel_logger_exporters.signals import Signal
 
 LONG = 10.0
 """Seconds that nothing here takes unless it hangs."""
@@ -306,11 +310,11 @@ def test_a_row_logged_within_a_call_does_not_mix_with_its(make: Make, monkeypatc
     append = journal.append
     interrupted: list[bool] = []
 
-    def interrupt(kind: Kind, payload: bytes, **generation: Any) -> bool:
-        if kind == Kind.SCHEMA and not interrupted:
+    def interrupt(*records: tuple[Kind, bytes], **options: Any) -> bool:
+        if records[0][0] == Kind.SCHEMA and not interrupted:
             interrupted.append(True)
             log.log_metrics({"handler": 2.0}, 2)
-        return bool(append(kind, payload, **generation))
+        return bool(append(*records, **options))
 
     monkeypatch.setattr(journal, "append", interrupt)
     for step in (1, 3):
@@ -320,6 +324,40 @@ def test_a_row_logged_within_a_call_does_not_mix_with_its(make: Make, monkeypatc
 
     expected = [("first", 1), ("second", 1), ("handler", 2), ("first", 3), ("second", 3), ("handler", 4)]
     assert expected == [(row["key"], row["step"]) for row in rows(log, "metrics")]
+
+
+@pytest.mark.parametrize("durability", ["call", "interval"])
+@pytest.mark.parametrize("what", ["folder", "files"])
+def test_a_folder_that_is_deleted_under_a_run_is_made_again(make: Make, durability: str, what: str) -> None:
+    """What was in it is counted; the run goes on there, says whose it is, and is still owned."""
+    log = make(OTEL_LOGGER_DURABILITY=durability)
+    log.log_metrics({"loss": 1.0}, 1)
+    log.flush()
+    assert log.run_dir is not None
+    outbox = log._session.writer.outbox  # type: ignore[union-attr]
+    with ExitStack() as stack:
+        for signal in Signal:
+            stack.enter_context(outbox.journal(signal).disk)  # type: ignore[union-attr]
+        for file in log.run_dir.rglob("*") if what == "files" else ():
+            if file.is_file():
+                file.unlink()
+        if what == "folder":
+            shutil.rmtree(log.run_dir)
+    before = log.stats()
+    outbox._tend()
+    log.log_metrics({"loss": 2.0}, 2)
+    during = [writer["ended"] for writer in rows(log, "writers")]
+    (run,) = runs_in(log.run_dir, log._session.writer.now_ns())  # type: ignore[union-attr]
+    log.close()
+
+    stats = log.stats()
+    assert {"deleted": sum(before.recorded.values())} == stats.dropped
+    assert sum(stats.recorded.values()) == sum(stats.kept.values()) + stats.dropped["deleted"]
+    assert [("loss", 2, 2.0)] == [(row["key"], row["step"], row["value"]) for row in rows(log, "metrics")]
+    assert ["training.run.end"] == [row["name"] for row in rows(log, "events")]
+    assert [(log.run_id, "finished")] == [(read_run(log.run_dir).run_id, w["outcome"]) for w in rows(log, "writers")]
+    assert ([None], "running") == (during, run.state)
+    assert read_run(log.run_dir).resources[1, 0]["training.run.id"] == log.run_id
 
 
 @pytest.mark.parametrize("thread", ["sender", "workbench"])

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from otel_logger_exporters.endpoint_urls import is_loopback
 from otel_logger_exporters.endpoints import Endpoint, endpoint_from_environ, has_endpoint
 from otel_logger_exporters.errors import ConfigurationError
 from otel_logger_exporters.signals import Signal
+from tests.certificates import encrypted_key, make_pair
 
 BASE = "OTEL_EXPORTER_OTLP_ENDPOINT"
 OWN = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
@@ -21,6 +23,13 @@ def _environ(**variables):
 
 def _endpoint(signal=Signal.METRICS, **variables):
     return endpoint_from_environ(_environ(**variables), signal)[0]
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    """Give two pairs of a key and its certificate."""
+    folder = tmp_path_factory.mktemp("pem")
+    return make_pair(folder, "one", "DNS:c"), make_pair(folder, "two", "DNS:c")
 
 
 def _refusal(**variables):
@@ -116,24 +125,26 @@ def test_path_of_a_grpc_endpoint_is_left_out_and_told():
     assert notes == (f"the path in {BASE} is left out: gRPC has fixed paths",)
 
 
-def test_own_variable_wins_everywhere(tmp_path):
+def test_own_variable_wins_everywhere(pairs):
     """Every variable of the signal's own beats the general one, and an empty one does not."""
-    general, own = tmp_path / "general.pem", tmp_path / "own.pem"
-    general.touch()
-    own.touch()
-    pairs = {
+    general, own = pairs
+    variables = {
         "ENDPOINT": ("http://g:1", "https://o:2/p"),
         "HEADERS": ("a=g", "a=o"),
         "PROTOCOL": ("grpc", "http/protobuf"),
         "COMPRESSION": ("none", "gzip"),
         "TIMEOUT": ("1000", "2000"),
-        "CERTIFICATE": (str(general), str(own)),
-        "CLIENT_KEY": (str(general), str(own)),
-        "CLIENT_CERTIFICATE": (str(general), str(own)),
+        "CERTIFICATE": (str(general.certificate), str(own.certificate)),
+        "CLIENT_KEY": (str(general.key), str(own.key)),
+        "CLIENT_CERTIFICATE": (str(general.certificate), str(own.certificate)),
     }
-    both = {name: values[0] for name, values in pairs.items()}
-    both |= {f"METRICS_{name}": values[1] for name, values in pairs.items()}
-    files = {"certificate": str(own), "client_key": str(own), "client_certificate": str(own)}
+    both = {name: values[0] for name, values in variables.items()}
+    both |= {f"METRICS_{name}": values[1] for name, values in variables.items()}
+    files = {
+        "certificate": str(own.certificate),
+        "client_key": str(own.key),
+        "client_certificate": str(own.certificate),
+    }
     expected = Endpoint(
         Signal.METRICS, "https://o:2/p", "http/protobuf", (("a", "o"),), "gzip", 2.0, insecure=False, **files
     )
@@ -141,6 +152,10 @@ def test_own_variable_wins_everywhere(tmp_path):
     emptied = {name: "" if name.startswith("METRICS_") else value for name, value in both.items()}
     assert _endpoint(**emptied).url == "http://g:1"
     assert _endpoint(**emptied).headers == (("a", "g"),)
+    assert {f"OTEL_EXPORTER_OTLP_METRICS_{name}" for name in variables} == {
+        _endpoint(**both).variable(name) for name in variables
+    }
+    assert "OTEL_EXPORTER_OTLP_HEADERS" == _endpoint(**emptied).variable("HEADERS")
 
 
 def test_whether_an_endpoint_is_given():
@@ -274,18 +289,86 @@ def test_impossible_timeout_is_refused(text):
     )
 
 
-def test_client_key_and_certificate_come_together(tmp_path):
+def test_client_key_and_certificate_come_together(pairs):
     """Half a client certificate is refused, naming both variables."""
-    pem = tmp_path / "client.pem"
-    pem.touch()
-    assert _refusal(CLIENT_KEY=str(pem)) == (
+    key, certificate = str(pairs[0].key), str(pairs[0].certificate)
+    assert _refusal(CLIENT_KEY=key) == (
         "OTEL_EXPORTER_OTLP_CLIENT_KEY is set without OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE: "
         "a client certificate needs both"
     )
-    assert _refusal(METRICS_CLIENT_CERTIFICATE=str(pem)).startswith(
+    assert _refusal(METRICS_CLIENT_CERTIFICATE=certificate).startswith(
         "OTEL_EXPORTER_OTLP_METRICS_CLIENT_CERTIFICATE is set without OTEL_EXPORTER_OTLP_CLIENT_KEY:"
     )
-    assert _endpoint(CLIENT_KEY=str(pem), METRICS_CLIENT_CERTIFICATE=str(pem)).client_key == str(pem)
+    assert _endpoint(CLIENT_KEY=key, METRICS_CLIENT_CERTIFICATE=certificate).client_key == key
+
+
+def test_files_that_are_no_certificates_are_refused(pairs, tmp_path):
+    """What is in the files is looked at: no certificate, no key, a key of another certificate, one with a password."""
+    one, two = pairs
+    nothing = tmp_path / "nothing.pem"
+    nothing.write_text("-----BEGIN CERTIFICATE-----\nnothing\n-----END CERTIFICATE-----\n")
+    own = {"CLIENT_KEY": str(one.key), "CLIENT_CERTIFICATE": str(one.certificate)}
+    name = "OTEL_EXPORTER_OTLP_CLIENT"
+
+    assert _refusal(CERTIFICATE=str(nothing)) == (
+        f"OTEL_EXPORTER_OTLP_CERTIFICATE={str(nothing)!r} holds no certificate: "
+        "give a PEM file of the authorities to trust"
+    )
+    assert _refusal(**{**own, "CLIENT_CERTIFICATE": str(two.certificate)}) == (
+        f"{name}_KEY={str(one.key)!r} is not the key of the certificate in {name}_CERTIFICATE={str(two.certificate)!r}"
+    )
+    assert _refusal(**{**own, "CLIENT_KEY": str(nothing)}) == (
+        f"{name}_KEY={str(nothing)!r} and {name}_CERTIFICATE={str(one.certificate)!r} are not understood: "
+        "give PEM files of a private key and of its certificate"
+    )
+    assert _refusal(**{**own, "CLIENT_KEY": str(encrypted_key(tmp_path, one))}).endswith(
+        "encrypted.key' is encrypted: give a key without a password"
+    )
+
+
+@pytest.mark.parametrize(
+    ("variables", "compression", "is_asked"),
+    [
+        ({"ENDPOINT": "http://c:4318"}, "gzip", False),
+        ({"ENDPOINT": "http://c:4317"}, "gzip", False),
+        ({"ENDPOINT": "http://10.0.0.7:4318"}, "gzip", False),
+        ({}, "none", False),
+        ({"ENDPOINT": "http://127.0.0.1:4318"}, "none", False),
+        ({"ENDPOINT": "http://[::1]:4317"}, "none", False),
+        ({"ENDPOINT": "http://c:4318", "COMPRESSION": "none"}, "none", True),
+        ({"ENDPOINT": "http://c:4318", "METRICS_COMPRESSION": "none"}, "none", True),
+        ({"ENDPOINT": "http://c:4318", "COMPRESSION": "gzip"}, "gzip", True),
+        ({"COMPRESSION": " GZIP "}, "gzip", True),
+        ({"ENDPOINT": "http://c:4318", "COMPRESSION": " "}, "gzip", False),
+    ],
+)
+def test_what_leaves_this_machine_is_compressed(variables, compression, is_asked):
+    """Unless it is said otherwise requests are compressed, but not to this machine itself."""
+    endpoint = _endpoint(**variables)
+    assert (endpoint.compression, endpoint.is_compression_asked) == (compression, is_asked)
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        *[(host, True) for host in ("localhost", "LocalHost.", "a.localhost", "127.0.0.1", "127.8.9.10", "::1")],
+        *[(host, True) for host in ("0.0.0.0", "::", "::ffff:127.0.0.1")],
+        *[(host, False) for host in ("localhost.org", "mylocalhost", "10.0.0.1", "fe80::1", "::ffff:10.0.0.1", "")],
+    ],
+)
+def test_what_is_this_machine(host, expected):
+    """This machine is known by what is written alone, without looking a name up."""
+    assert expected == is_loopback(host)
+
+
+def test_proxy_is_part_of_the_endpoint_and_of_its_description():
+    """The proxy comes from the same environment, and is named where people read, without its password."""
+    environ = {"HTTPS_PROXY": "http://user:geheim@p:3128", **_environ(ENDPOINT="https://c/otlp")}
+    endpoint, _ = endpoint_from_environ(environ, Signal.METRICS)
+    assert endpoint.proxy is not None
+    assert "c:443 (http/protobuf) through the proxy p:3128 (HTTPS_PROXY)" == endpoint.describe()
+    assert "geheim" not in repr(endpoint)
+    assert endpoint_from_environ({**environ, "NO_PROXY": "c"}, Signal.METRICS)[0].proxy is None
 
 
 @pytest.mark.parametrize(

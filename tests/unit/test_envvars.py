@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_logger_exporters.envvars import read_bool, read_choice, read_int, read_list, read_path, read_text
+from otel_logger_exporters.envvars import (
+    read_bool,
+    read_choice,
+    read_int,
+    read_list,
+    read_path,
+    read_ratio,
+    read_text,
+)
 from otel_logger_exporters.errors import ConfigurationError
 
 
@@ -23,6 +31,7 @@ def test_unset_empty_and_blank_are_the_default(environ):
     assert read_int(environ, "X", 7, unit="ms") == 7
     assert read_int(environ, "X", None) is None
     assert read_bool(environ, "X", True) is True
+    assert read_ratio(environ, "X", 0.5) == 0.5
     assert read_choice(environ, "X", "a", ("a", "b")) == "a"
     assert read_path(environ, "X", None) is None
     assert read_list(environ, "X", ("d",)) == ("d",)
@@ -41,6 +50,21 @@ def test_blanks_around_a_value_are_ignored():
 def test_whole_numbers_are_read_back(number):
     """Every whole number that is not negative reads as itself."""
     assert read_int({"X": str(number)}, "X", None) == number
+
+
+@pytest.mark.parametrize(
+    ("text", "ratio"),
+    [("0", 0.0), ("1", 1.0), (" 0.25 ", 0.25), (".5", 0.5), ("1.", 1.0), ("1e-3", 0.001), ("1E0", 1.0)],
+)
+def test_ratios_are_read(text, ratio):
+    """A number from 0 to 1 in any usual notation reads as itself."""
+    assert read_ratio({"X": text}, "X", None) == ratio
+
+
+@pytest.mark.parametrize("text", ["1.01", "-0.5", "+0.5", "1_0", "nan", "inf", "50%", "0,5", "٠", ".", "1e", "1e1"])
+def test_what_is_no_ratio_is_refused(text):
+    """Anything else is refused, quoted, with the remedy."""
+    assert _refusal(read_ratio, {"X": text}, "X", 1.0) == f"X={text!r} is not understood: give a number from 0 to 1"
 
 
 def test_negative_numbers_need_a_negative_minimum():

@@ -1,6 +1,7 @@
 """Any run has a folder of its own below the folder of runs, and damaged or foreign folders do no harm."""
 
 import json
+import logging
 import os
 from pathlib import Path
 
@@ -9,6 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from otel_logger.folders import STARTING, WriterFile, all_writers, create_runs_folder, run_folder, writers_of
+from otel_logger.writer_folder import WriterFolder
+from otel_logger_exporters.clock import SystemClock
+from otel_logger_exporters.ledger import Ledger
 from otel_logger_exporters.owner import Owner
 
 HOSTILE = ["", ".", "..", "...", "/", "a/b", "/etc/passwd", "../../x", ".starting", "a\0b", "\ud800", "x" * 10_000]
@@ -145,6 +149,20 @@ def test_all_writers_with_whether_they_live(tmp_path):
     assert {("a", False), ("b", True), ("c", False)} == {(w.writer, alive) for _, w, alive in all_writers(tmp_path)}
     owner.release()
     assert not any(alive for _, _, alive in all_writers(tmp_path))
+
+
+def test_a_writer_that_was_taken_for_dead_is_told(tmp_path, caplog):
+    """A process that was suspended for over a minute goes on, and says what may become of what it records."""
+    ledger = Ledger(SystemClock(), logging.getLogger("otel_logger"))
+    folder = WriterFolder(tmp_path, "abcdef", 5, 0, (), ledger)
+    folder.renew()
+    assert "" == caplog.text
+    lock = folder.path / "owner.lock"
+    lock.write_text(lock.read_text().replace('"ended": false', '"ended": true'))
+    folder.renew()
+    assert "may be sent twice or not at all" in caplog.text
+    assert str(folder.path) in caplog.text
+    folder.release(unused=True)
 
 
 def test_a_run_that_cannot_be_listed_does_no_harm(tmp_path, monkeypatch):

@@ -6,7 +6,6 @@ import logging
 import pytest
 
 from otel_logger_exporters.answers import Answer, Verdict
-from otel_logger_exporters.journal import Journal
 from otel_logger_exporters.journal_reader import JournalReader
 from otel_logger_exporters.lane import (
     CONFIGURATION_INTERVAL,
@@ -21,7 +20,9 @@ from otel_logger_exporters.ledger import Ledger
 from otel_logger_exporters.payloads import Frame
 from otel_logger_exporters.records import Kind
 from otel_logger_exporters.rejected import RejectedFolder
+from otel_logger_exporters.schedules import Schedule
 from otel_logger_exporters.signals import Signal
+from tests.journals import journal_in
 
 OK = Answer(Verdict.ACCEPTED, "200")
 RETRY = Answer(Verdict.RETRY, "503", "busy")
@@ -66,11 +67,11 @@ class _Transport:
 class _Bench:
     """A lane over a real journal of log frames, each body of a request being the frames' bodies joined with `|`."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, schedule=None):
         self.folder = folder
         self.clock = _Clock()
         self.ledger = Ledger(self.clock, logging.getLogger("test"))
-        self.journal = Journal(folder, Signal.LOGS, bytes(16), clock=self.clock)
+        self.open()
         self.transport = _Transport(self.clock)
         self.connections = 0
         self.ready = True
@@ -86,12 +87,17 @@ class _Bench:
             ledger=self.ledger,
             rejected=RejectedFolder(folder / "rejected"),
             timeout=10.0,
+            schedule=schedule,
             jitter=lambda: self.jitter,
         )
 
+    def open(self):
+        self.journal = journal_in(self.folder, Signal.LOGS, segment_size=2**20)
+        self.journal.tend()
+
     def put(self, *names, items=1):
         for name in names:
-            self.journal.append(Kind.OTLP, Frame(items, name.encode()).pack())
+            self.journal.append((Kind.OTLP, Frame(items, name.encode()).pack()))
             self.ledger.record(Signal.LOGS, items)
 
     def drain(self):
@@ -362,6 +368,24 @@ def test_a_batch_is_bounded(bench):
     assert [MAX_RECORDS, 1] == [len(body.split(b"|")) for body in bench.transport.sent]
 
 
+@pytest.mark.parametrize(("size", "expected"), [(None, [5]), (2, [2, 2, 1]), (1, [1] * 5), (MAX_RECORDS + 1, [5])])
+def test_a_batch_is_no_larger_than_the_user_wants(tmp_path, size, expected):
+    """A size of the user's bounds each batch, where it is less than ours."""
+    bench = _Bench(tmp_path, Schedule(batch_size=size))
+    bench.put(*"abcde")
+    assert Progress.EMPTY is bench.drain()
+    assert expected == [len(body.split(b"|")) for body in bench.transport.sent]
+
+
+def test_batches_grow_again_after_a_division_but_not_beyond_the_users_size(tmp_path):
+    """What is refused alone halves the batches for a while."""
+    bench = _Bench(tmp_path, Schedule(batch_size=2))
+    bench.refuse("b")
+    bench.put(*"abcdefgh")
+    assert Progress.EMPTY is bench.drain()
+    assert ["a|b", "a", "b|c", "b", "c|d", "e|f", "g|h"] == [body.decode() for body in bench.transport.sent]
+
+
 def test_requests_get_the_time_that_is_left(bench):
     """A request has the endpoint's timeout, less when the caller's time ends before; without any none is made."""
     bench.per_request = 1
@@ -388,9 +412,10 @@ def test_a_mark_that_cannot_be_written_counts_as_delivered_all_the_same(bench, t
 def test_damage_is_told(bench, tmp_path, caplog):
     """What cannot be read back is not passed over in silence, and what is behind it is sent."""
     bench.put("a")
+    bench.journal.close()
     with (tmp_path / "logs-00000001.seg").open("ab") as file:
         file.write(b"damage")
-    bench.journal.abandon()
+    bench.open()
     bench.put("b")
     assert Progress.EMPTY is bench.drain()
     assert [b"a", b"b"] == bench.transport.sent

@@ -4,11 +4,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased
 
 from otel_logger.launch import read_launch
 from otel_logger.ranks import Ranks
 from otel_logger.settings import Settings
 from otel_logger_exporters.errors import ConfigurationError
+from otel_logger_exporters.limits import Limits
 from otel_logger_exporters.routes import Destination
 from otel_logger_exporters.signals import Signal
 
@@ -22,6 +24,8 @@ def test_a_bare_environment():
     assert Ranks() == launch.ranks
     assert {"service.name": "training"} == launch.user_resource
     assert {} == launch.trace_context
+    assert ParentBased(ALWAYS_ON).get_description() == launch.sampler.get_description()
+    assert Limits() == launch.limits
     assert (None, None, ()) == (launch.seed, launch.restart_count, launch.notes)
 
 
@@ -35,6 +39,9 @@ def test_everything_set():
             "TRACEPARENT": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
             "TRACESTATE": "a=b",
             "BAGGAGE": "c=d",
+            "OTEL_PROPAGATORS": "tracecontext,xray",
+            "OTEL_TRACES_SAMPLER": "always_off",
+            "OTEL_SPAN_LINK_COUNT_LIMIT": "7",
             "RANK": "1",
             "WORLD_SIZE": "2",
             "TORCHELASTIC_RUN_ID": "job",
@@ -46,6 +53,10 @@ def test_everything_set():
     assert launch.routes.metrics.destination is Destination.NONE
     assert {"service.name": "llm"} == launch.user_resource
     assert {"TRACEPARENT", "TRACESTATE"} == set(launch.trace_context)
+    assert (ALWAYS_OFF, Limits(links=7)) == (launch.sampler, launch.limits)
+    assert (
+        "OTEL_PROPAGATORS: xray has no effect on otel_logger, which joins no trace but that of TRACEPARENT",
+    ) == launch.notes
     assert Ranks(1, 0, 0, 2, 2) == launch.ranks
     assert ("torchelastic job", 3) == (launch.seed, launch.restart_count)
 
@@ -66,9 +77,30 @@ def test_notes_are_those_of_routes_and_of_unknown_variables():
     ) == launch.notes
 
 
+def test_disabled_nothing_else_of_opentelemetry_is_looked_at():
+    """What is wrong with a switched-off OpenTelemetry does no harm."""
+    wrong = dict.fromkeys(
+        (
+            "OTEL_CONFIG_FILE",
+            "OTEL_METRICS_EXPORTER",
+            "OTEL_PROPAGATORS",
+            "OTEL_RESOURCE_ATTRIBUTES",
+            "OTEL_SPAN_EVENT_COUNT_LIMIT",
+            "OTEL_TRACES_SAMPLER",
+        ),
+        "x",
+    )
+    launch = read_launch({"OTEL_SDK_DISABLED": "true", **wrong}, None)
+    assert (True, ()) == (launch.routes.disabled, launch.notes)
+
+
 @pytest.mark.parametrize(
     "environ",
     [
+        {"OTEL_CONFIG_FILE": "x"},
+        {"OTEL_PROPAGATORS": "x"},
+        {"OTEL_SPAN_EVENT_COUNT_LIMIT": "x"},
+        {"OTEL_TRACES_SAMPLER": "x"},
         {"RANK": "x"},
         {"OTEL_LOGGER_RANKS": "x"},
         {"OTEL_METRICS_EXPORTER": "x"},

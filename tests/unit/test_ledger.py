@@ -82,6 +82,25 @@ def test_losses_are_counted_by_reason(ledger, caplog):
     assert "An image is lost (1 so far)" == stats.last_error
 
 
+def test_what_was_recorded_and_is_lost_nevertheless_waits_no_more(ledger, caplog):
+    """It is among the losses by its reason, and neither waiting nor kept."""
+    ledger.record(METRICS, 10)
+    ledger.record(LOGS, 5)
+    ledger.deliver(METRICS, 3)
+    ledger.lose(METRICS, 4, "deleted", "The folder is gone")
+    ledger.lose(LOGS, 1, "disk", "The disk was full")
+    stats = ledger.stats(frozenset({METRICS}))
+    assert (3, 4) == (ledger.outstanding(METRICS), ledger.outstanding(LOGS))
+    assert (10, 3, 3, 4) == (
+        stats.recorded["metrics"],
+        stats.delivered["metrics"],
+        stats.waiting["metrics"],
+        stats.kept["logs"],
+    )
+    assert {"deleted": 4, "disk": 1} == stats.dropped
+    assert ["The folder is gone (4 so far)", "The disk was full (1 so far)"] == caplog.messages
+
+
 def test_adjustments_and_others_are_no_losses(ledger, caplog):
     """What is recorded otherwise than given, coalesced or stored leaves a run complete; only explained is told."""
     ledger.adjust("excluded", 2)

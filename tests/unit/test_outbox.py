@@ -1,15 +1,17 @@
 """An outbox over a real server on the loopback interface: what is recorded arrives once, and nothing is lost before."""
 
 import logging
-import resource
+import shutil
 import socket
 import threading
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import ExitStack
 
 import pytest
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 
+from otel_logger.recorder import Recorder
+from otel_logger.stamps import Stamper
 from otel_logger_exporters.clock import SystemClock
 from otel_logger_exporters.ledger import Ledger
 from otel_logger_exporters.outbox import Outbox
@@ -18,8 +20,10 @@ from otel_logger_exporters.records import Kind
 from otel_logger_exporters.requests import MetricVocabulary
 from otel_logger_exporters.routes import routes_from_environ
 from otel_logger_exporters.rows import Schema
-from otel_logger_exporters.segments import read_segment, segments_of
+from otel_logger_exporters.segments import is_begun, read_segment
 from otel_logger_exporters.signals import Signal
+from otel_logger_exporters.space import Space
+from tests.journals import disk_with, files, payloads, segments
 from tests.otlp_server import REQUESTS, OtlpServer, Reply
 
 PROTOCOLS = ("http/protobuf", "grpc")
@@ -32,11 +36,11 @@ FIELDS = {Signal.LOGS: ("resource_logs", "scope_logs"), Signal.TRACES: ("resourc
 class _Box:
     """An outbox with its ledger, and the numbers that were put into it."""
 
-    def __init__(self, folder, environ, **options):
+    def __init__(self, folder, environ, *, segment_size=2**16, **options):
         self.ledger = Ledger(SystemClock(), logging.getLogger("outbox"))
         self.generations = {}
         folder.mkdir(exist_ok=True)
-        settings = {"buffered": False, "interval": 60.0, "housekeeping": lambda: None, **options}
+        settings = {"mapped": True, "interval": 60.0, "housekeeping": lambda: None, **options}
         self.outbox = Outbox(
             folder,
             routes_from_environ(environ),
@@ -47,24 +51,34 @@ class _Box:
             user_agent="test",
             **settings,
         )
+        for signal in Signal:
+            if (journal := self.outbox.journal(signal)) is not None:
+                journal._segment_size = segment_size
         self.outbox.start()
+
+    def tend(self):
+        """Do what the upkeep does."""
+        self.outbox._tend()
+
+    def delete_folder(self):
+        """Delete the folder with all that is in it, in a moment when nobody makes files there."""
+        with ExitStack() as stack:
+            for signal in Signal:
+                stack.enter_context(self.outbox.journal(signal).disk)
+            shutil.rmtree(self.outbox.folder)
 
     def put(self, numbers, signals=tuple(Signal)):
         """Record each number once in each signal."""
         for number in numbers:
             for signal in signals:
                 if signal is not Signal.METRICS:
-                    self.outbox.put(signal, Frame(1, _scope(signal, number)))
+                    self.outbox.put(signal, frame_of(signal, number))
                 elif (journal := self.outbox.journal(signal)) is not None:
                     self._put_row(journal, number)
 
     def _put_row(self, journal, number):
-        appended = False
-        while not appended:
-            generation = journal.generation
-            journal.append(Kind.SCHEMA, SCHEMA.pack(), generation=generation)
-            payload = SCHEMA.pack_row(number, number, [float(number)])
-            appended = journal.append(Kind.ROW, payload, generation=generation)
+        row = (Kind.ROW, SCHEMA.pack_row(number, number, [float(number)]))
+        journal.append((Kind.SCHEMA, SCHEMA.pack()), row, items=1)
         self.ledger.record(Signal.METRICS, 1)
 
     def ready(self, signals=tuple(Signal)):
@@ -75,6 +89,23 @@ class _Box:
     def stats(self):
         """Return the ledger's counts."""
         return self.ledger.stats(self.outbox.sent)
+
+    def on_disk(self, signal=Signal.LOGS):
+        """Return the numbers in a signal's journal."""
+        frames = payloads(self.outbox.folder, signal=signal)
+        return [int(decode(signal, Frame.unpack(memoryview(frame)).body).schema_url) for frame in frames]
+
+
+def frame_of(signal, number):
+    """Return a frame of one item."""
+    return Frame(1, _scope(signal, number))
+
+
+def decode(signal, body):
+    """Return the message of a frame's body."""
+    message = getattr(getattr(REQUESTS[signal](), FIELDS[signal][0]).add(), FIELDS[signal][1]).add()
+    message.ParseFromString(body)
+    return message
 
 
 def _scope(signal, number):
@@ -129,11 +160,11 @@ def protocol(request):
     return request.param
 
 
-@pytest.mark.parametrize("buffered", [False, True], ids=["direct", "buffered"])
-def test_everything_arrives_once(make, protocol, buffered):
+@pytest.mark.parametrize("mapped", [True, False], ids=["mapped", "plain"])
+def test_everything_arrives_once(make, protocol, mapped):
     """Each signal's data is at the server once, in order, after the flush that says so; closing leaves no journal."""
     with OtlpServer(protocol) as server:
-        box = make(_environ(server.endpoint, protocol), buffered=buffered)
+        box = make(_environ(server.endpoint, protocol), mapped=mapped)
         box.ready()
         box.put(range(50))
         assert box.outbox.flush(PATIENCE)
@@ -150,7 +181,7 @@ def test_everything_arrives_once(make, protocol, buffered):
 def test_the_thread_sends_by_itself(make):
     """Without a flush data goes out at the interval."""
     with OtlpServer("http/protobuf") as server:
-        box = make(_environ(server.endpoint, "http/protobuf"), interval=0.01, buffered=True)
+        box = make(_environ(server.endpoint, "http/protobuf"), interval=0.01, mapped=False)
         box.ready()
         box.put([7])
         for signal in Signal:
@@ -238,9 +269,7 @@ def test_closing_does_not_outlast_its_time(make):
 def test_a_folder_is_renamed_while_sending(make, tmp_path):
     """Recording, rotating and sending go on over renames of the folder: all arrives once, nothing stays behind."""
     with OtlpServer("http/protobuf") as server:
-        box = make(_environ(server.endpoint, "http/protobuf"), interval=0.001)
-        for signal in Signal:
-            box.outbox.journal(signal)._segment_size = 400
+        box = make(_environ(server.endpoint, "http/protobuf"), interval=0.001, segment_size=400)
         box.ready()
         moves = threading.Thread(target=lambda: [box.outbox.relocate(tmp_path / f"to{n}" / "writer") for n in range(9)])
         moves.start()
@@ -287,7 +316,7 @@ def test_refused_data_lies_in_the_folder_where_it_now_is(make, tmp_path):
 
 def test_local_signals_are_kept(make):
     """Without an endpoint a flush is done when everything is on disk, and closing deletes nothing."""
-    box = make({}, buffered=True)
+    box = make({}, mapped=False)
     box.ready()
     box.put(range(4))
     assert box.outbox.flush(PATIENCE)
@@ -310,53 +339,270 @@ def test_a_signal_that_is_not_recorded_has_no_journal(make):
 
 def test_hyperparameters_are_in_every_segment(make):
     """What is known at last is repeated at the head of later segments, so that any of them explains itself."""
-    box = make({})
+    box = make({}, segment_size=512)
     box.outbox.keep_hyperparameters({"lr": 0.1}, 5)
     box.outbox.keep_hyperparameters({"lr": 0.1, "layers": [1, 2]}, 6)
-    box.outbox.journal(Signal.METRICS)._segment_size = 100
     box.put(range(20), [Signal.METRICS])
-    paths = [path for _, path in segments_of(box.outbox.folder, Signal.METRICS)]
-    assert len(paths) > 2
+    box.tend()
     found = [
-        [unpack_hyperparameters(record.payload) for record in read_segment(path.read_bytes()).records[:2]]
-        for path in paths[:1]
+        [unpack_hyperparameters(r.payload) for r in segment.records if r.kind == Kind.HYPERPARAMETERS]
+        for segment in segments(box.outbox.folder)
     ]
-    found += [[unpack_hyperparameters(read_segment(path.read_bytes()).records[0].payload)] for path in paths[1:]]
     last = {"lr": 0.1, "layers": [1, 2]}, 6
-    assert [[({"lr": 0.1}, 5), last], *[[last]] * (len(paths) - 1)] == found
+    assert len(found) > 2
+    assert [[({"lr": 0.1}, 5), last], *[[last]] * (len(found) - 1)] == found
 
 
-@contextmanager
-def _full_disk(size):
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def test_what_the_disk_refuses_is_counted_as_lost(make):
+@pytest.mark.parametrize("mapped", [True, False], ids=["mapped", "plain"])
+def test_what_the_disk_refuses_is_counted_as_lost(make, mapped):
     """Recording goes on without raising; what is lost is in the counts, and what comes after it is kept."""
-    box = make({})
+    box = make({}, mapped=mapped, segment_size=512)
     box.ready([Signal.LOGS])
-    box.put(range(2), [Signal.LOGS])
-    with _full_disk(200):
-        box.put(range(2, 12), [Signal.LOGS])
-    box.put([12], [Signal.LOGS])
+    box.outbox.journal(Signal.LOGS)._memory_size = 1000
+    with disk_with(200):
+        box.put(range(100), [Signal.LOGS])
+        box.tend()
+        stats = box.stats()
+        assert 100 == stats.recorded["logs"] + stats.dropped["disk"]
+        assert stats.dropped["disk"] > 30
+        assert "A few megabytes wait in memory" in stats.last_error
+        box.put([100], [Signal.LOGS])
+        assert "Logs are lost, the disk does not take them" in box.stats().last_error
+    box.tend()
+    box.put([101], [Signal.LOGS])
+    box.tend()
+    found = box.on_disk()
+    assert box.stats().recorded["logs"] == len(found)
+    assert [*range(len(found) - 1), 101] == found
+    assert box.stats().kept["logs"] == len(found)
+
+
+def test_what_went_by_way_of_memory_is_counted(make):
+    """It is no loss: recording was faster than the disk for a moment."""
+    box = make({}, segment_size=512)
+    with box.outbox.journal(Signal.LOGS).disk:
+        box.put(range(50), [Signal.LOGS])
+    box.tend()
     stats = box.stats()
-    assert 10 == stats.dropped["disk"] + stats.recorded["logs"] - 3
-    assert stats.dropped["disk"] > 5
-    segment = read_segment((box.outbox.folder / "logs-00000001.seg").read_bytes())
-    assert stats.recorded["logs"] == sum(record.kind == Kind.OTLP for record in segment.records)
-    assert "logs are lost, the disk does not take them" in stats.last_error
+    assert list(range(50)) == box.on_disk()
+    assert 0 < stats.adjusted["memory"] < 50
+    assert stats.is_complete
+
+
+def restoring(folder):
+    """Return what makes a folder again, and a list of when it was asked to."""
+    calls = []
+
+    def restore():
+        calls.append(folder.is_dir())
+        folder.mkdir(exist_ok=True)
+
+    return restore, calls
+
+
+@pytest.mark.parametrize("mapped", [True, False], ids=["mapped", "plain"])
+def test_a_deleted_folder_is_made_again(make, tmp_path, mapped, caplog):
+    """What was in it is counted once as deleted, also what waited for its files; what comes after is kept."""
+    restore, calls = restoring(tmp_path / "writer")
+    box = make({}, mapped=mapped, restore=restore)
+    box.put(range(30))
+    box.tend()
+    box.put(range(30, 33))
+    box.delete_folder()
+    box.tend()
+    stats = box.stats()
+    assert {"deleted": 99} == stats.dropped
+    assert dict.fromkeys(stats.kept, 0) == stats.kept
+    assert False in calls
+    box.put(range(33, 40))
+    box.tend()
+    box.put(range(40, 43))
+    box.tend()
+    assert list(range(33, 43)) == box.on_disk()
+    box.outbox.close(PATIENCE)
+    assert {"deleted": 99} == box.stats().dropped
+    assert dict.fromkeys(stats.kept, 10) == box.stats().kept
+    assert list(range(33, 43)) == box.on_disk(Signal.TRACES)
+    assert f"Somebody deleted {tmp_path / 'writer'} with the " in caplog.text
+
+
+def test_what_comes_after_a_deletion_is_sent(make, tmp_path):
+    """The sender goes on with what there is; what was delivered before is none of the loss."""
+    restore, _ = restoring(tmp_path / "writer")
+    with OtlpServer("http/protobuf") as server:
+        box = make(_environ(server.endpoint, "http/protobuf"), restore=restore)
+        box.ready()
+        box.put(range(3), [Signal.LOGS])
+        assert box.outbox.flush(PATIENCE)
+        box.put(range(3, 5), [Signal.LOGS])
+        box.delete_folder()
+        box.tend()
+        box.put(range(5, 9), [Signal.LOGS])
+        assert box.outbox.flush(PATIENCE)
+        assert [*range(3), *range(5, 9)] == _arrived(server)[Signal.LOGS]
+    stats = box.stats()
+    assert {"deleted": 2} == stats.dropped
+    assert (9, 7, 0) == (stats.recorded["logs"], stats.delivered["logs"], stats.waiting["logs"])
+
+
+def test_a_single_file_that_is_deleted_is_the_only_loss(make):
+    """What other segments hold is still there."""
+    box = make({}, segment_size=512)
+    box.put(range(30), [Signal.LOGS])
+    box.tend()
+    last = next(path for path in reversed(files(box.outbox.folder, Signal.LOGS)) if is_begun(path))
+    count = len(read_segment(last.read_bytes()).records)
+    last.unlink()
+    box.tend()
+    assert {"deleted": count} == box.stats().dropped
+    assert 30 - count == box.stats().kept["logs"] == len(box.on_disk())
+
+
+def test_closing_after_the_folder_was_deleted_counts_what_was_in_it(make):
+    """Nobody is told that what is gone is kept."""
+    box = make({})
+    box.put(range(3))
+    box.delete_folder()
+    box.outbox.close(PATIENCE)
+    assert {"deleted": 9} == box.stats().dropped
+    assert 0 == sum(box.stats().kept.values())
+
+
+class _Unsent:
+    """An outbox whose endpoint is down, and whose bound on what is unsent comes near."""
+
+    LIMIT = 200_000
+    BATCH_SPAN, SPAN, METRIC, EVENT = range(4)
+
+    def __init__(self, make, environ, **options):
+        self.box = make(environ, space=Space(self.LIMIT, 0), **options)
+        self.box.ready()
+
+    def fill(self, share):
+        """Put log records until so much of what is allowed waits."""
+        while self.size() < share * self.LIMIT:
+            self.box.outbox.put(Signal.LOGS, frame_of(Signal.LOGS, f"{7:01000d}"))
+
+    def size(self):
+        """Return what waits, as the outbox weighs it."""
+        self.box.tend()
+        return self.box.stats().bytes_on_disk
+
+    def taken(self):
+        """Record one of each class; return which were taken."""
+        before = sum(self.box.stats().dropped.values())
+        found = []
+        for what in (self.BATCH_SPAN, self.SPAN, self.METRIC, self.EVENT):
+            self._record(what)
+            after = sum(self.box.stats().dropped.values())
+            if after == before:
+                found.append(what)
+            before = after
+        return found
+
+    def _record(self, what):
+        if what == self.METRIC:
+            recorder = Recorder(self.box.outbox.journal(Signal.METRICS), Stamper(SystemClock.time_ns), self.box.ledger)
+            recorder.record({"loss": 1.0}, 1)
+        elif what == self.EVENT:
+            self.box.put([1], [Signal.LOGS])
+        else:
+            self.box.outbox.put(Signal.TRACES, frame_of(Signal.TRACES, 1), is_minor=what == self.BATCH_SPAN)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_near_the_bound_of_unsent_data_the_least_important_is_given_up_first(make, is_first):
+    """Batch spans, other spans, metrics of ranks but zero, metrics, events; each is counted; delivery ends it."""
+    with OtlpServer("http/protobuf") as server:
+        port = server.port
+    unsent = _Unsent(make, _environ(f"http://127.0.0.1:{port}", "http/protobuf"), is_first=is_first)
+    everything = [unsent.BATCH_SPAN, unsent.SPAN, unsent.METRIC, unsent.EVENT]
+    shares = {0.79: 0, 0.81: 1, 0.86: 2, 0.91: 2 if is_first else 3, 0.96: 3, 1.0: 4}
+    lost = 0
+    for share, given_up in shares.items():
+        unsent.fill(share)
+        assert everything[given_up:] == unsent.taken()
+        lost += given_up
+        assert unsent.box.stats().dropped == ({"limit": lost} if lost else {})
+    assert unsent.size() < 1.02 * unsent.LIMIT
+    assert f"OTEL_LOGGER_JOURNAL_MAX_BYTES={unsent.LIMIT} is nearly reached" in unsent.box.stats().last_error
+    with OtlpServer("http/protobuf", port=port):
+        assert unsent.box.outbox.flush(PATIENCE)
+    unsent.box.tend()
+    assert everything == unsent.taken()
+    assert lost == unsent.box.stats().dropped["limit"]
+
+
+def test_what_is_kept_locally_has_no_bound(make):
+    """Nothing waits for an endpoint there; only the floor of free disk stands before it."""
+    unsent = _Unsent(make, {})
+    unsent.fill(1.2)
+    assert 4 == len(unsent.taken())
+    assert unsent.box.stats().is_complete
+
+
+def test_a_floor_of_free_disk_is_left_to_others(make):
+    """Below it nothing is allocated: what memory holds is kept until there is room, and the remedy is told."""
+    free = [10**9]
+    box = make({}, segment_size=512, space=Space(None, 10**8, lambda folder: (free[0], 10**10)))
+    box.put(range(3), [Signal.LOGS])
+    free[0] = 10**8
+    box.put(range(3, 100), [Signal.LOGS])
+    box.tend()
+    count = len(box.on_disk())
+    assert count < 50
+    assert "free some, or name another folder in OTEL_LOGGER_DIR" in box.stats().last_error
+    free[0] = 10**9
+    box.tend()
+    assert list(range(100)) == box.on_disk()
+    assert {} == box.stats().dropped
+
+
+def test_everything_recorded_is_somewhere(make, tmp_path):
+    """Delivered, refused, waiting and lost add up to what was recorded, whatever became of it."""
+    restore, _ = restoring(tmp_path / "writer")
+    with OtlpServer("http/protobuf") as server:
+        box = make(_environ(server.endpoint, "http/protobuf"), restore=restore)
+        box.ready([Signal.LOGS])
+        box.put(range(5))
+        server.answer_with(Reply(http=400, message="bad"))
+        box.outbox.flush(PATIENCE)
+        box.put(range(5, 9))
+        box.outbox.flush(PATIENCE)
+        box.put(range(9, 12))
+        box.delete_folder()
+        box.tend()
+        box.put(range(12, 14))
+    box.outbox.close(PATIENCE)
+    stats = box.stats()
+    for signal in ("metrics", "logs", "traces"):
+        assert 14 == stats.recorded[signal]
+        lost = {"logs": 3}.get(signal, 12)
+        assert 14 - lost == stats.delivered[signal] + stats.refused[signal] + stats.waiting[signal]
+    assert {"deleted": 27} == stats.dropped
+    assert 2 == stats.waiting["logs"]
+
+
+def test_a_fault_in_one_journal_stops_neither_the_thread_nor_the_others(make, monkeypatch):
+    """It is told, and tried again."""
+    box = make({})
+
+    def fail():
+        raise RuntimeError("ouch")
+
+    monkeypatch.setattr(box.outbox.journal(Signal.METRICS), "tend", fail)
+    with box.outbox.journal(Signal.LOGS).disk:
+        box.put(range(3), [Signal.LOGS])
+    box.tend()
+    assert "Writing metrics failed inside otel_logger: RuntimeError('ouch')" == box.stats().last_error
+    assert list(range(3)) == box.on_disk()
+    monkeypatch.undo()
 
 
 def test_threads_and_rotations_lose_and_double_nothing(make):
     """Several threads record while segments end and data goes out: each item arrives once, and the counts agree."""
     with OtlpServer("http/protobuf") as server:
-        box = make(_environ(server.endpoint, "http/protobuf"), interval=0.001)
-        box.outbox.journal(Signal.LOGS)._segment_size = 300
+        box = make(_environ(server.endpoint, "http/protobuf"), interval=0.001, segment_size=300)
         box.ready()
         threads = [
             threading.Thread(target=box.put, args=(range(n * 100, n * 100 + 100), [Signal.LOGS])) for n in range(4)
@@ -376,7 +622,7 @@ def test_a_failing_housekeeping_does_not_keep_buffers_from_the_disk(make, caplog
     def fail():
         raise RuntimeError("ouch")
 
-    box = make({}, buffered=True, housekeeping=fail)
+    box = make({}, mapped=False, housekeeping=fail)
     box.put(range(3), [Signal.LOGS])
     assert not box.outbox.flush(PATIENCE)
     records = read_segment((box.outbox.folder / "logs-00000001.seg").read_bytes()).records

@@ -18,8 +18,9 @@ from otel_logger_exporters.journal_reader import JournalReader
 from otel_logger_exporters.ledger import Ledger
 from otel_logger_exporters.records import Kind
 from otel_logger_exporters.rows import Row, RowReader
-from otel_logger_exporters.segments import read_segment, segments_of
+from otel_logger_exporters.segments import is_begun, read_segment, segments_of
 from otel_logger_exporters.signals import Signal
+from tests.journals import disk_with, tending, touched
 
 MS = 1_000_000
 START = 1_700_000_000_000 * MS
@@ -41,20 +42,29 @@ class _Clock:
 class _Case:
     """A recorder over a real journal, and what can be read back of it."""
 
-    def __init__(self, folder, *, exclude=(), segment_size=2**16):
+    def __init__(self, folder, *, exclude=(), segment_size=2**16, mapped=True):
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self.clock = _Clock()
         self.ledger = Ledger(self.clock, logging.getLogger("test"))
-        self.journal = Journal(folder, Signal.METRICS, bytes(16), clock=self.clock, segment_size=segment_size)
+        self.journal = Journal(
+            folder, Signal.METRICS, bytes(16), clock=self.clock, mapped=mapped, segment_size=segment_size
+        )
+        self.tend()
         # The journal looks at the clock too, for its segments.
         self.recorder = Recorder(self.journal, Stamper(_Clock().time_ns), self.ledger, exclude=exclude)
+
+    def tend(self):
+        """Do what the background does."""
+        self.journal.tend()
 
     def rows(self) -> list[Row]:
         """All rows, read segment by segment."""
         found = []
+        self.tend()
         for _, path in segments_of(self.folder, Signal.METRICS):
-            found += RowReader().rows(read_segment(path.read_bytes()).records)
+            if is_begun(path):
+                found += RowReader().rows(read_segment(path.read_bytes()).records)
         return found
 
     def values(self):
@@ -327,7 +337,8 @@ def test_schemas_are_written_once_per_segment(tmp_path):
     case = _Case(tmp_path / "journal", segment_size=4096)
     for number in range(500):
         case.recorder.record({"a": 1.0, "b": float(number)}, number)
-    segments = [read_segment(path.read_bytes()) for _, path in segments_of(case.folder, Signal.METRICS)]
+    case.tend()
+    segments = [read_segment(p.read_bytes()) for _, p in segments_of(case.folder, Signal.METRICS) if is_begun(p)]
     assert len(segments) > 3
     assert {1} == {sum(record.kind == Kind.SCHEMA for record in segment.records) for segment in segments}
     assert list(range(500)) == [row.step for row in case.rows()]
@@ -342,7 +353,7 @@ def test_keys_larger_than_a_segment(tmp_path, metrics):
         case.recorder.record({"a": 0.5}, step)
     expected = [v for step in range(3) for v in (*((k, step, v) for k, v in metrics.items()), ("a", step, 0.5))]
     assert expected == case.values()
-    assert len(segments_of(case.folder, Signal.METRICS)) < 10
+    assert len(segments_of(case.folder, Signal.METRICS)) <= 10
 
 
 def test_threads_do_not_mix(tmp_path):
@@ -356,10 +367,11 @@ def test_threads_do_not_mix(tmp_path):
             case.recorder.record(dict.fromkeys(keys, float(thread)), number)
 
     threads = [threading.Thread(target=log, args=(thread,)) for thread in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with tending(case.journal):
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     rows = case.rows()
     assert 4 * calls == len(rows)
     assert [row.time_ns for row in rows] == sorted({row.time_ns for row in rows})
@@ -383,16 +395,71 @@ def test_a_reader_beside_it_reads_the_same(case):
     assert [(f"k{n % 3}", n, float(n)) for n in range(50)] == [(row.keys[0], row.step, row.values[0]) for row in found]
 
 
-def test_what_the_disk_does_not_take_is_counted(case, caplog):
-    """A folder that is gone costs the values, counted and told, and no exception."""
-    case.folder.rmdir()
-    assert (True, None) == case.recorder.record({"a": 1.0, "b": 2.0}, 1)
-    assert (True, None) == case.recorder.record({"a": 1}, 1)
-    assert {"disk": 3} == case.stats.dropped
+def test_what_the_disk_does_not_take_is_counted(tmp_path, caplog):
+    """Once memory is full too, it costs the values, counted and told, and no exception; later ones are kept again."""
+    case = _Case(tmp_path / "journal", segment_size=1024)
+    case.journal._memory_size = 2000
+    with disk_with(10):
+        for step in range(100):
+            assert (True, None) == case.recorder.record({"a": 1.0, "b": float(step)}, step)
+        with pytest.raises(OSError, match="File too large"):
+            case.tend()
+        assert (True, None) == case.recorder.record({"a": 1}, 1)
+    recorded = case.stats.recorded["metrics"]
+    assert 201 == recorded + case.stats.dropped["disk"]
     assert "Metrics are lost, the disk does not take them" in caplog.text
-    case.folder.mkdir()
-    case.recorder.record({"a": 1.0}, 2)
-    assert [("a", 2, 1.0)] == case.values()
+    assert "File too large" in case.stats.last_error
+    case.tend()
+    case.recorder.record({"a": 1.0}, 100)
+    found = case.values()
+    assert recorded + 1 == len(found)
+    assert [("a", 100, 1.0)] == found[-1:]
+    assert list(range(recorded // 2)) == [step for key, step, _ in found if key == "b"]
+
+
+def test_what_is_beyond_the_bound_of_unsent_data_is_counted_apart(case, caplog):
+    """The reason is told as the journal knows it."""
+    case.journal.refusal = "5 bytes wait for the endpoint"
+    assert (True, None) == case.recorder.record({"a": 1.0, "b": 2.0}, 1)
+    case.journal.refusal = None
+    case.recorder.record({"a": 3.0}, 2)
+    assert {"limit": 2} == case.stats.dropped
+    assert ["Metrics are lost: 5 bytes wait for the endpoint (2 so far)"] == caplog.messages
+    assert [("a", 2, 3.0)] == case.values()
+
+
+def test_ten_thousand_keys(tmp_path):
+    """A call of so many is one row, in a segment that its schema and itself may fill alone."""
+    case = _Case(tmp_path / "journal")
+    metrics = {f"layer.{number}.weight.norm": float(number) for number in range(10_000)}
+    for step in range(3):
+        case.recorder.record(metrics, step)
+    rows = case.rows()
+    assert [(tuple(metrics), tuple(metrics.values()), step) for step in range(3)] == [
+        (row.keys, row.values, row.step) for row in rows
+    ]
+    assert 30_000 == case.stats.recorded["metrics"]
+
+
+def test_recording_touches_no_disk(case):
+    """Neither for new keys nor for ints nor for what is no number: the caller pays for memory alone."""
+    case.recorder.record({"a": 1.0}, 1)
+    calls = [{"a": 1.0}, {"b": 2}, {"c": np.float32(1)}, {f"k{n}": 1.0 for n in range(100)}, {"a": "text"}]
+    assert [] == touched(lambda: [case.recorder.record(metrics, 7) for metrics in calls])
+
+
+@pytest.mark.parametrize("mapped", [True, False], ids=["mapped", "plain"])
+def test_rows_of_changing_keys_are_read_whatever_waits_where(tmp_path, mapped):
+    """A schema is in the same segment as each of its rows, where these wait in memory and where segments end too."""
+    case = _Case(tmp_path / "journal", segment_size=512, mapped=mapped)
+    expected = []
+    for number in range(300):
+        metrics = {"a": float(number), f"k{number % 7}": number} if number % 5 else {"a": number}
+        case.recorder.record(metrics, number)
+        expected += [(key, number, value) for key, value in metrics.items()]
+        if number % 11 == 0:
+            case.tend()
+    assert expected == case.values()
 
 
 def test_a_signal_handler_may_log_in_the_middle(case):

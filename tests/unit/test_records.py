@@ -3,7 +3,14 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from otel_logger_exporters.records import RECORD_OVERHEAD, Kind, pack_record, read_records
+from otel_logger_exporters.records import (
+    RECORD_OVERHEAD,
+    Kind,
+    end_of_records,
+    is_written,
+    pack_record,
+    read_records,
+)
 
 RECORDS = st.lists(st.tuples(st.integers(1, 255), st.binary(max_size=70)), max_size=8)
 
@@ -68,6 +75,25 @@ def test_zeros_are_no_records():
     """A file that was made longer than what is written in it ends where the zeros begin."""
     records = [(Kind.OTLP, b""), (Kind.ROW, b"x")]
     assert records == _read(_packed(records) + bytes(4096))
+
+
+@quick
+@given(RECORDS, st.sampled_from([b"", bytes(7), bytes(100), b"\1torn"]))
+def test_the_end_of_records_is_behind_the_last_that_is_whole(records, tail):
+    """What follows the records is not theirs; without any the end is where they would begin."""
+    data = _packed(records)
+    assert len(data) == end_of_records(data + tail)
+    assert 16 + len(data) == end_of_records(bytes(16) + data + tail, 16)
+
+
+@quick
+@given(RECORDS.filter(bool), st.integers(0, 100))
+def test_a_place_is_written_where_a_record_begins_or_may(records, zeros):
+    """Zeros have never been written, unless there are too few of them to tell."""
+    data = _packed(records)
+    assert is_written(data, 0)
+    assert (zeros < 8) == is_written(data + bytes(zeros), len(data))
+    assert (zeros < 8) == is_written(bytes(zeros), 0)
 
 
 def test_the_overhead_of_a_record():

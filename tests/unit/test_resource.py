@@ -23,6 +23,7 @@ RANKS = Ranks(3, 1, 1, 4, 2)
             {"OTEL_RESOURCE_ATTRIBUTES": " team = ml ,, note=a%2Cb%3Dc%20d,empty=,e=x=y,"},
             {"team": "ml", "note": "a,b=c d", "empty": "", "e": "x=y", "service.name": "training"},
         ),
+        ({"OTEL_RESOURCE_ATTRIBUTES": "team=%C3%A9quipe"}, {"team": "équipe", "service.name": "training"}),
         ({"OTEL_RESOURCE_ATTRIBUTES": "a=1,a=2"}, {"a": "2", "service.name": "training"}),
         ({"OTEL_RESOURCE_ATTRIBUTES": "a%20b=100%"}, {"a b": "100%", "service.name": "training"}),
     ],
@@ -42,6 +43,17 @@ def test_a_pair_that_is_none_is_refused(value, number, entry):
     assert str(caught.value) == (
         f"OTEL_RESOURCE_ATTRIBUTES: entry {number}, {entry!r}, is not key=value. Separate entries with commas and "
         "write a comma or equals sign inside a value as %2C or %3D."
+    )
+
+
+@pytest.mark.parametrize("entry", ["team=%E9quipe", "%ff=1"])
+def test_a_pair_that_is_no_text_is_refused(entry):
+    """Percent-encoded bytes of another encoding would be recorded as something else than was meant."""
+    with pytest.raises(ConfigurationError) as caught:
+        described_by_user({"OTEL_RESOURCE_ATTRIBUTES": f"a=%C3%A9,{entry}"})
+    assert str(caught.value) == (
+        f"OTEL_RESOURCE_ATTRIBUTES: entry 2, {entry!r}, is not UTF-8 when it is decoded. Write what is not ASCII in "
+        "UTF-8, as it is or percent-encoded."
     )
 
 

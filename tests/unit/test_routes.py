@@ -4,6 +4,7 @@ import pytest
 
 from otel_logger_exporters.errors import ConfigurationError
 from otel_logger_exporters.routes import Destination, Route, routes_from_environ
+from otel_logger_exporters.schedules import Schedule
 from otel_logger_exporters.signals import Signal
 
 SEND, KEEP, NONE = Destination.SEND, Destination.KEEP, Destination.NONE
@@ -62,6 +63,26 @@ def test_other_exporters_are_refused(value):
         f"OTEL_METRICS_EXPORTER={value!r} is not supported: give otlp (send), none (do not record), or leave it unset "
         "(sent if an endpoint is set, else kept locally); there is no prometheus or console yet"
     )
+
+
+def test_a_route_has_the_schedule_of_its_signal():
+    """Interval and size of batches are the signal's own."""
+    routes = routes_from_environ({**ENDPOINT, "OTEL_BSP_SCHEDULE_DELAY": "500", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "7"})
+    assert routes.traces.schedule == Schedule(interval=0.5, batch_size=7)
+    assert routes.metrics.schedule == routes.logs.schedule == Schedule()
+
+
+@pytest.mark.parametrize(("value", "timeout"), [("2000", 2.0), ("30000", 10.0), ("0", 10.0), ("", 10.0)])
+def test_a_request_takes_no_longer_than_an_export(value, timeout):
+    """The shorter of the export's and the exporter's timeout counts."""
+    routes = routes_from_environ({**ENDPOINT, "OTEL_BLRP_EXPORT_TIMEOUT": value})
+    assert (routes.logs.endpoint.timeout, routes.traces.endpoint.timeout) == (timeout, 10.0)
+
+
+def test_a_wrong_schedule_is_refused_before_there_is_an_endpoint():
+    """A mistake shows on the day that it is made."""
+    with pytest.raises(ConfigurationError, match="OTEL_METRIC_EXPORT_INTERVAL='soon'"):
+        routes_from_environ({"OTEL_METRIC_EXPORT_INTERVAL": "soon"})
 
 
 def test_notes_of_a_general_variable_are_told_once():

@@ -13,13 +13,12 @@ from otel_logger import OTelLogger, readable
 from otel_logger.cli import app
 from otel_logger.folders import STARTING, WriterFile, run_folder
 from otel_logger.overview import runs_in
-from otel_logger_exporters.clock import SystemClock
-from otel_logger_exporters.journal import Journal
 from otel_logger_exporters.journal_reader import JournalReader
 from otel_logger_exporters.owner import Owner
 from otel_logger_exporters.payloads import Frame
 from otel_logger_exporters.records import Kind
 from otel_logger_exporters.signals import Signal
+from tests.journals import journal_in
 
 SECOND = 10**9
 NOW = 1_700_000_000 * SECOND
@@ -96,6 +95,17 @@ def test_a_run_that_died_without_an_end_is_lost(tmp_path: Path) -> None:
     assert ("lost", 3 * SECOND) == (run["state"], run["duration_ns"])
 
 
+def test_a_lost_run_stays_lost_while_what_it_left_is_sent(tmp_path: Path) -> None:
+    """The process that sends it holds the folder, and is not the run."""
+    folder = make_writer(tmp_path)
+    folder.chmod(0o700)
+    adopter = Owner.claim(folder)
+    (run,) = runs(tmp_path)
+    adopter.release()
+
+    assert "lost" == run["state"]
+
+
 def test_a_run_is_summed_over_its_attempts_and_ranks(tmp_path: Path) -> None:
     """The state is the last attempt's, the duration that of both, without the pause between them."""
     make_writer(tmp_path, rank=0, attempt=1)
@@ -131,11 +141,12 @@ def test_what_is_recorded_is_unsent_until_it_is_acknowledged(tmp_path: Path) -> 
 
 def test_a_record_behind_a_large_head_waits(tmp_path: Path) -> None:
     """Whether anything waits is found however much stands before it, and a seal alone is nothing."""
-    journal = Journal(tmp_path, Signal.LOGS, bytes(16), clock=SystemClock())
+    journal = journal_in(tmp_path, Signal.LOGS)
     journal.keep("hyperparameters", Kind.HYPERPARAMETERS, bytes(100_000))
+    journal.tend()
     reader = JournalReader(tmp_path, Signal.LOGS, keep=True)
     head = reader.unread
-    journal.append(Kind.OTLP, Frame(1, b"x").pack())
+    journal.append((Kind.OTLP, Frame(1, b"x").pack()))
     record = reader.unread
     journal.close()
     batch = reader.next_batch(1)

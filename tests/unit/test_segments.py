@@ -11,7 +11,9 @@ from otel_logger_exporters.records import Kind, pack_record
 from otel_logger_exporters.rows import RowReader, Schema
 from otel_logger_exporters.segments import (
     HEADER_SIZE,
+    SEAL_SIZE,
     SegmentHeader,
+    is_begun,
     pack_seal,
     read_segment,
     segment_name,
@@ -144,6 +146,48 @@ def test_a_seal_of_another_size_is_damage():
     """A seal that cannot be understood promises nothing."""
     segment = read_segment(_packed([]) + pack_record(Kind.SEAL, b"short"))
     assert (True, True) == (segment.sealed, segment.damaged)
+
+
+@pytest.mark.parametrize("zeros", [1, SEAL_SIZE, 4096])
+def test_zeros_behind_records_or_a_seal_are_nothing(zeros):
+    """A mapped file has them to its end while it is written to, and after the death of its writer."""
+    parts = _rows_segment()
+    segment = read_segment(_packed(parts) + bytes(zeros))
+    assert (parts, False, False, 0) == (_parts(segment), segment.sealed, segment.damaged, segment.cut)
+    segment = read_segment(_sealed(parts) + bytes(zeros))
+    assert (parts, True, False, 0) == (_parts(segment), segment.sealed, segment.damaged, segment.cut)
+
+
+def test_what_lies_behind_zeros_is_counted():
+    """A row of which only the last part was copied when its writer was killed is no record, and shows."""
+    segment = read_segment(_packed(_frames_segment()) + bytes(50) + b"torn" + bytes(50))
+    assert (_frames_segment(), False, 54) == (_parts(segment), segment.sealed, segment.cut)
+
+
+def test_a_seal_has_the_size_that_is_set_aside_for_it():
+    """Whatever is in it."""
+    assert {SEAL_SIZE} == {len(pack_seal(count, count)) for count in (0, 1, 2**32 - 1)}
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (None, False),
+        (b"", False),
+        (bytes(3), False),
+        (bytes(4096), False),
+        (HEADER.pack(), True),
+        (HEADER.pack()[:1], True),
+        (b"no segment", True),
+    ],
+    ids=["absent", "empty", "short", "zeros", "header", "torn", "other"],
+)
+def test_a_segment_is_begun_when_something_is_in_it(tmp_path, content, expected):
+    """One that is prepared for later, or just being made, is not: those before it are still written to."""
+    path = tmp_path / "metrics-00000001.seg"
+    if content is not None:
+        path.write_bytes(content)
+    assert expected == is_begun(path)
 
 
 def test_segments_are_found_by_signal_and_in_order(tmp_path):

@@ -28,8 +28,9 @@ class _Lane:
 
     signal = Signal.METRICS
 
-    def __init__(self, *results):
+    def __init__(self, *results, interval=None):
         self.results = list(results)
+        self.interval = interval
         self.retry_at = 0.0
         self.timeouts = []
         self.closed = threading.Event()
@@ -147,6 +148,46 @@ def test_the_thread_respects_the_back_off(start):
         assert rounds.acquire(timeout=PATIENCE)
     assert other.stepped.wait(PATIENCE)
     assert [] == waiting.timeouts
+
+
+def test_a_lane_with_an_interval_of_its_own_is_stepped_by_that(start):
+    """One that is shorter than the sender's is stepped more often, one that is longer not with the others."""
+    quick, usual, rare = _Lane(interval=0.001), _Lane(), _Lane(interval=60.0)
+    prepared = threading.Semaphore(0)
+    sender = start(quick, usual, rare, interval=0.02, prepare=prepared.release)
+    assert usual.stepped.wait(PATIENCE)
+    while len(usual.timeouts) < 3:
+        assert prepared.acquire(timeout=PATIENCE)
+    assert len(quick.timeouts) > len(usual.timeouts)
+    assert [] == rare.timeouts
+    assert sender.flush(PATIENCE)
+    assert 1 == len(rare.timeouts)
+
+
+def test_what_is_buffered_does_not_wait_for_a_long_interval_of_a_lane(start):
+    """The preparation goes on by the sender's interval."""
+    prepared = threading.Semaphore(0)
+    start(_Lane(interval=60.0), interval=0.001, prepare=prepared.release)
+    for _ in range(5):
+        assert prepared.acquire(timeout=PATIENCE)
+
+
+def test_a_retry_does_not_wait_for_the_interval(start):
+    """A lane whose attempt failed is stepped when its back-off is over, however long its interval and the sender's."""
+    retried = threading.Event()
+
+    def fail(_timeout):
+        lane.retry_at = time.monotonic() + SOON
+        return HELD
+
+    def succeed(_timeout):
+        retried.set()
+        return EMPTY
+
+    lane = _Lane(fail, succeed, interval=60.0)
+    assert not start(lane).flush(PATIENCE)
+    assert retried.wait(PATIENCE)
+    assert time.monotonic() >= lane.retry_at
 
 
 def test_a_hanging_lane_does_not_outlast_the_deadline(start, hanging):

@@ -29,6 +29,9 @@ GOOD = {
     "OTEL_LOGGER_DURABILITY": ("interval", "durability", "interval"),
     "OTEL_LOGGER_FLUSH_INTERVAL": ("10", "flush_interval", 10),
     "OTEL_LOGGER_SHUTDOWN_TIMEOUT": ("0", "shutdown_timeout", 0),
+    "OTEL_LOGGER_JOURNAL_MAX_BYTES": ("1048576", "journal_max_bytes", 2**20),
+    "OTEL_LOGGER_MIN_FREE_BYTES": ("0", "min_free_bytes", 0),
+    "OTEL_LOGGER_SIGNALS": ("Off", "signals", "off"),
     "OTEL_LOGGER_BLOB_STORE": ("file:///blobs", "blob_store", "file:///blobs"),
     "OTEL_LOGGER_BLOB_URL": ("https://x/{name}", "blob_url", "https://x/{name}"),
     "OTEL_LOGGER_TRACE_EVENTS": ("BOTH", "trace_events", "both"),
@@ -68,6 +71,11 @@ BAD = {
     "OTEL_LOGGER_BATCH_SPANS": [
         (bad, "give whole spans per second, from 0 to 1000000") for bad in ("-1", "all", "9" * 30)
     ],
+    "OTEL_LOGGER_JOURNAL_MAX_BYTES": [
+        (bad, f"give whole bytes, from 1048576 to {2**62}") for bad in ("1GiB", "1048575", "1e9")
+    ],
+    "OTEL_LOGGER_MIN_FREE_BYTES": [(bad, f"give whole bytes, from 0 to {2**62}") for bad in ("-1", "5%")],
+    "OTEL_LOGGER_SIGNALS": [("SIGTERM", "give on or off")],
     "OTEL_LOGGER_DIR": [("~nobody-of-this-name/x", "there is no such home folder, write the whole path")],
 }
 
@@ -110,7 +118,7 @@ def test_the_key_of_a_store_is_not_quoted():
         *(
             ({field: bad}, f"give a whole number of {unit} from {least} to {greatest}")
             for field, (unit, least, greatest) in NUMBERS.items()
-            for bad in (least - 1, greatest + 1, 1.5, "10", None, True)
+            for bad in (least - 1, greatest + 1, 1.5, "10", True, *(() if field == "min_free_bytes" else (None,)))
         ),
         ({"directory": "runs"}, "give a pathlib.Path"),
         ({"directory": None}, "give a pathlib.Path"),

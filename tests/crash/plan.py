@@ -1,0 +1,9 @@
+"""What the children of the crash tests record: enough to fill several segments of each signal."""
+
+STEPS = 40
+LOSSES = [1 / (step + 1) for step in range(STEPS)]
+"""Distinct, so that a value says which step it is of."""
+
+TRACES = range(1, STEPS, 3)
+SPANS = range(2, STEPS, 3)
+FLUSHES = (15, 30)
