@@ -26,7 +26,10 @@ MEMORY_SIZE = 8 * 2**20
 """Bytes that wait in memory at most while there is no file for them."""
 
 _AT_ONCE = 1000
-"""Records moved from memory at a time; fewer are moved while callers wait, which takes some tens of microseconds."""
+"""Records moved from memory at a time."""
+
+_MOMENT = 2**18
+"""Bytes that are copied at most while callers wait, which takes some tens of microseconds."""
 
 
 def journal_refusal(signal: Signal, error: OSError) -> tuple[str, str]:
@@ -366,7 +369,8 @@ class Journal:
         """Write some of what a segment has in memory; return whether there may be more."""
         with self._lock:
             some = segment.waiting[:_AT_ONCE]
-            if file.is_direct and len(some) == len(segment.waiting):
+            is_rest = len(some) == len(segment.waiting)
+            if file.is_direct and is_rest and sum(len(data) for data, _, _ in some) <= _MOMENT:
                 # Callers are kept out for the moment, so that the order of the records stays; but not a signal handler
                 # that interrupts this.
                 self._write(segment, file, some)

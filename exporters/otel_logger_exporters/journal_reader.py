@@ -2,7 +2,7 @@
 
 import os
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from otel_logger_exporters.payloads import Frame
@@ -35,11 +35,15 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What is sent together: rows or frames, how many items they hold, and the position after them."""
+    """What is sent together: rows or frames, how many items they hold, and the position after them.
+
+    `is_last` says that nothing followed it when it was read.
+    """
 
     contents: tuple[Row | Frame, ...]
     items: int
     end: Position
+    is_last: bool = False
 
 
 class JournalReader:
@@ -101,9 +105,11 @@ class JournalReader:
                 # Looked up before reading: a segment that has a successor grows no more, an empty read is its end.
                 found = segments_of(self._folder, self.signal)
                 later = next((s for s, path in found if s > self._position.sequence and is_begun(path)), None)
-                batch, end = self._read(max_records)
-                if batch is not None or later is None:
-                    return batch
+                batch, end, is_at_end = self._read(max_records)
+                if batch is not None:
+                    return replace(batch, is_last=is_at_end and later is None)
+                if later is None:
+                    return None
                 self.cut += self._unreadable(end)
                 self._leave_for(Position(later, HEADER_SIZE))
 
@@ -150,8 +156,10 @@ class JournalReader:
         self._position = position
         self._rows = None
 
-    def _read(self, max_records: int) -> tuple[Batch | None, int]:
-        """Return the batch at the position, and the offset in the segment behind the records that were looked at."""
+    def _read(self, max_records: int) -> tuple[Batch | None, int, bool]:
+        """Return the batch at the position, the offset in the segment behind the records that were looked at, and
+        whether there are no more in it.
+        """
         path = self._folder / segment_name(self.signal, self._position.sequence)
         begin = self._position.offset
         try:
@@ -172,8 +180,9 @@ class JournalReader:
                     data += more
                     batch, end = self._parse(data, max_records, self._rows)
         except FileNotFoundError:
-            return None, begin
-        return batch, begin + end
+            return None, begin, True
+        is_full = batch is not None and len(batch.contents) == max_records
+        return batch, begin + end, not is_full and (len(data) < BATCH_BYTES or not is_written(data, end))
 
     def _unreadable(self, offset: int) -> int:
         """Return how many bytes behind an offset in the segment at the position are something, and no record."""

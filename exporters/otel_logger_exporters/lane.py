@@ -73,6 +73,8 @@ class Lane:
         self.reader = reader
         schedule = schedule or Schedule()
         self.interval = schedule.interval
+        self.has_caught_up = False
+        """Whether the last step has sent the last of what there was."""
         self.retry_at = 0.0
         self._encode = encode
         self._connect = connect
@@ -94,6 +96,7 @@ class Lane:
         What the endpoint took of a batch of several requests is not sent again with those that it did not.
         """
         deadline = None if timeout is None else self._clock.monotonic() + timeout
+        self.has_caught_up = False
         cut = self.reader.cut
         batch = self.reader.next_batch(self._limit)
         if self.reader.cut > cut:
@@ -142,6 +145,7 @@ class Lane:
         self._backoff, self.retry_at = FIRST_BACKOFF, 0.0
         self._limit = min(self._most, self._limit * 2)
         self._partly = None
+        self.has_caught_up = batch.is_last
         # Last: a full disk may refuse the mark, and the batch is delivered all the same.
         self.reader.acknowledge(batch)
 

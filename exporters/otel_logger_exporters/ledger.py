@@ -152,9 +152,10 @@ class Ledger:
     def stats(self, sent: frozenset[Signal]) -> Stats:
         """Return the counts; signals in `sent` wait for an endpoint, the others are kept where they are."""
         with self._lock:
-            rest = {s: self.outstanding(s) for s in Signal}
+            # An exception of a signal handler may end a call between its record and its count.
+            rest = {s: max(0, self.outstanding(s)) for s in Signal}
             return Stats(
-                recorded={s.value: self._recorded[s] for s in Signal},
+                recorded={s.value: self._recorded[s] + max(0, -self.outstanding(s)) for s in Signal},
                 delivered={s.value: self._delivered[s] for s in Signal},
                 refused={s.value: self._refused[s] for s in Signal},
                 waiting={s.value: rest[s] if s in sent else 0 for s in Signal},

@@ -134,6 +134,10 @@ class Sender:
                 if self._stopped or (deadline is None and self._asked > self._answered):
                     return None
                 progress = self._step(lane, deadline)
+                if progress is Progress.DELIVERED and lane.has_caught_up:
+                    # What has come since is for the next turn: a round that waits until nothing comes any more would
+                    # not end while the training goes on, and send it in requests of a few values each.
+                    progress = Progress.EMPTY
                 if progress is not Progress.DELIVERED:
                     lanes.remove(lane)
                     empty &= progress is Progress.EMPTY

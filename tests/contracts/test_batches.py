@@ -1,5 +1,6 @@
 """OpenTelemetry's variables of batches, seen from a real OTLP server: when data comes, and how much at once."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -81,3 +82,14 @@ def test_no_request_holds_more_than_the_batch_size(
 
     assert max(sizes) <= int(size)
     assert sum(sizes) == log.stats().delivered[signal.value] > 10
+
+
+def test_what_comes_while_the_training_goes_on_is_sent_together(make: Callable[..., OTelLogger]) -> None:
+    """There is one request an interval, not one for whatever has come since the last."""
+    with OtlpServer("http/protobuf") as server, make(server.endpoint, OTEL_LOGGER_FLUSH_INTERVAL="100") as log:
+        begun = time.monotonic()
+        for step in range(300):
+            log.log_metrics({"loss": 1.0}, step=step)
+            time.sleep(0.001)
+        intervals = (time.monotonic() - begun) / 0.1
+        assert len(server.requests(Signal.METRICS)) <= intervals + 2

@@ -41,8 +41,8 @@ def chatter(name):
     step = 0
     while True:
         log.log_metrics({name: float(step)}, step)
-        # After the end a call is counted as lost, and not taken.
-        if "closed" not in log.stats().dropped:
+        # After the end, and at the moment of it, a call is counted as lost, and not taken.
+        if not log.stats().dropped:
             say("step", name, step)
         step += 1
 
@@ -312,7 +312,8 @@ ENDS = [
 @pytest.mark.parametrize(("ending", "status", "told", "kinds"), ENDS)
 def test_a_program_ends(begin_with_each: Any, ending: str, status: int, told: str | None, kinds: Iterable[str]) -> None:
     """However a program ends of its own accord: in time, with its own status, and nothing lost."""
-    for child, collector in begin_with_each(f"work({ENOUGH})\nwait_for_the_word()\n{ending}", kinds):
+    program = f"work({ENOUGH})\nwait_for_the_word()\nlog.log_table(['a'], [[1]])\n{ending}"
+    for child, collector in begin_with_each(program, kinds):
         child.tell()
         ended = child.wait()
 
@@ -320,6 +321,8 @@ def test_a_program_ends(begin_with_each: Any, ending: str, status: int, told: st
         assert ended - float(child.said("end")[0][0]) < collector.shutdown + ALLOWANCE
         assert_all_there_once(child, collector)
         assert [told] == outcomes(child, collector)
+        tables = list(Path(child.said("folder")[0][0]).glob("blobs/**/*.jsonl"))
+        assert told is None or len(tables) == 1
 
 
 SIGNALS = [
@@ -364,10 +367,17 @@ def test_sigterm_ends_a_with_block_and_whatever_stands_in_it(begin: Begin) -> No
     assert ["preempted"] == outcomes(child, collector)
 
 
-@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
-def test_a_second_sigterm_does_not_break_the_end(begin: Begin, protocol: str) -> None:
+@pytest.mark.parametrize(
+    ("before", "protocol"),
+    [
+        pytest.param("", "grpc", id="default"),
+        pytest.param("signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))", "http/protobuf", id="as Composer's"),
+    ],
+)
+def test_a_second_sigterm_does_not_break_the_end(begin: Begin, before: str, protocol: str) -> None:
     """Launchers send several, and the scheduler one more: the end goes on, waits for its deadline and is recorded."""
-    child, collector = begin(f"work({FOREVER})", "hole", protocol, OTEL_LOGGER_SHUTDOWN_TIMEOUT="1000")
+    environ = {"OTEL_LOGGER_SHUTDOWN_TIMEOUT": "1000"}
+    child, collector = begin(f"work({FOREVER})", "hole", protocol, opening=f"{before}\n{OPEN}", **environ)
     collector.wait_until_used()
     sent = time.monotonic()
     for _ in range(8):

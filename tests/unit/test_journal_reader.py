@@ -503,3 +503,22 @@ def test_the_end_of_a_segment_is_behind_its_last_record(tmp_path, size):
         assert HEADER_SIZE + len(record) == end_of_segment(path)
         path.write_bytes(head + record + b"\0\0\0torn" + bytes(size))
         assert HEADER_SIZE + len(record) + 7 == end_of_segment(path)
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+def test_a_batch_knows_whether_anything_follows_it(tmp_path, mapped):
+    """It is the last unless the limit, the size of a batch or a further segment stands between it and more."""
+    journal = journal_in(tmp_path, mapped=mapped, segment_size=4096)
+    writer = RowWriter(journal)
+    for step in range(10):
+        writer.write(step)
+    reader = JournalReader(tmp_path, Signal.METRICS)
+    assert [True, False, True] == [reader.next_batch(limit).is_last for limit in (11, 9, 11)]
+    for step in range(10, 200):
+        writer.write(step)
+    flags = []
+    while (batch := reader.next_batch(ALL)) is not None:
+        flags.append(batch.is_last)
+        reader.acknowledge(batch)
+    assert [*[False] * (len(flags) - 1), True] == flags
+    assert len(flags) > 2

@@ -54,6 +54,15 @@ def test_recorded_is_delivered_refused_or_waiting(ledger):
     assert not stats.is_complete
 
 
+def test_what_was_delivered_was_recorded(ledger):
+    """A call that a signal handler's exception has ended behind its record, and before its count, is counted here."""
+    ledger.record(METRICS, 10)
+    ledger.deliver(METRICS, 11)
+    stats = ledger.stats(frozenset({METRICS}))
+    assert (11, 11, 0) == tuple(counts["metrics"] for counts in (stats.recorded, stats.delivered, stats.waiting))
+    assert stats.is_complete
+
+
 def test_what_is_not_sent_is_kept(ledger):
     """A local signal waits for nobody and is complete."""
     ledger.record(LOGS, 3)

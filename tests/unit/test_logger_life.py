@@ -1,18 +1,31 @@
 """The life of a logger: closing, reopening, exits, deaths, forks, copies and threads."""
 
+import logging
+import os
 import pickle
+import signal
 import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from otel_logger import OTelLogger, read_run
 from tests.runs import events, points, trainer_state
+
+
+@pytest.fixture
+def own_sigterm() -> Iterator[list[int]]:
+    """Have a handler of the program's own take SIGTERM, and return what it has taken."""
+    taken: list[int] = []
+    standing = signal.signal(signal.SIGTERM, lambda number, _: taken.append(number))
+    yield taken
+    signal.signal(signal.SIGTERM, standing)
 
 
 def test_calls_after_close_are_counted_and_change_nothing(make: Callable[..., OTelLogger], tmp_path: Path) -> None:
@@ -111,6 +124,144 @@ def test_a_failed_block_makes_a_failed_run(make: Callable[..., OTelLogger]) -> N
     assert ["exception"] == [event["name"] for event in work["events"]]
 
 
+@pytest.mark.parametrize(
+    ("status", "outcome", "reason"),
+    [
+        (0, "finished", None),
+        (3, "failed", "SystemExit: 3"),
+        ("out of money", "failed", "SystemExit: out of money"),
+        (130, "interrupted", "SIGINT"),
+        (143, "preempted", "SIGTERM"),
+    ],
+)
+def test_an_exit_tells_how_the_run_ended(
+    make: Callable[..., OTelLogger], status: Any, outcome: str, reason: str | None
+) -> None:
+    """128 and the number of a signal are what programs exit with that were ended by one and handled it."""
+    log = make()
+
+    def train() -> None:
+        with log:
+            log.log_metrics({"loss": 1.0})
+            sys.exit(status)
+
+    with pytest.raises(SystemExit):
+        train()
+
+    (end,) = events(log, "training.run.end")
+    assert (outcome, reason) == (
+        end["attributes"]["training.run.outcome"],
+        end["attributes"].get("training.run.reason"),
+    )
+
+
+def test_a_run_that_sigterm_ended_is_gone_on_with(make: Callable[..., OTelLogger], own_sigterm: list[int]) -> None:
+    """It has an end, and the next of its name is the next attempt at it: who preempts a run starts it again."""
+    for _ in range(2):
+        with make() as log:
+            log.log_metrics({"loss": 1.0})
+            signal.raise_signal(signal.SIGTERM)
+
+    (_, end) = events(log, "training.run.end")
+    assert ("preempted", "SIGTERM", "INFO") == (
+        end["attributes"]["training.run.outcome"],
+        end["attributes"]["training.run.reason"],
+        end["severity"],
+    )
+    assert log.run_dir is not None
+    assert [(1, "preempted"), (2, "preempted")] == [
+        (writer["attempt"], writer["outcome"]) for writer in read_run(log.run_dir).writers
+    ]
+    assert [signal.SIGTERM] * 2 == own_sigterm
+
+
+def test_a_failure_after_sigterm_is_one(make: Callable[..., OTelLogger], own_sigterm: list[int]) -> None:
+    """Whether the one led to the other cannot be told, so the reason says both."""
+    log = make()
+
+    def train() -> None:
+        with log:
+            signal.raise_signal(signal.SIGTERM)
+            msg = "boom"
+            raise ValueError(msg)
+
+    with pytest.raises(ValueError, match="boom"):
+        train()
+
+    (end,) = events(log, "training.run.end")
+    assert ("failed", "ValueError: boom (after SIGTERM)") == (
+        end["attributes"]["training.run.outcome"],
+        end["attributes"]["training.run.reason"],
+    )
+
+
+def test_sigterm_is_none_of_its_business_by_setting(make: Callable[..., OTelLogger], own_sigterm: list[int]) -> None:
+    """With OTEL_LOGGER_SIGNALS=off the program's handler stays installed, and the run knows nothing."""
+    standing = signal.getsignal(signal.SIGTERM)
+    with make(OTEL_LOGGER_SIGNALS="off") as log:
+        assert standing is signal.getsignal(signal.SIGTERM)
+        log.log_metrics({"loss": 1.0})
+        signal.raise_signal(signal.SIGTERM)
+
+    assert ["finished"] == [end["attributes"]["training.run.outcome"] for end in events(log, "training.run.end")]
+    assert [signal.SIGTERM] == own_sigterm
+
+
+def test_a_handler_of_c_code_is_left_alone_and_told_of(
+    make: Callable[..., OTelLogger], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Python can neither call nor restore it, so that SIGTERM does what it does."""
+    monkeypatch.setattr(signal, "getsignal", lambda number: None)
+    with caplog.at_level(logging.WARNING), make() as log:
+        log.log_metrics({"loss": 1.0})
+
+    assert 1 == caplog.text.count("The handler of SIGTERM in this process is not Python's and is left alone")
+    assert "OTEL_LOGGER_SIGNALS=off" in caplog.text
+
+
+def test_a_logger_that_is_closed_in_a_call_of_its_own_is_closed_after_it(make: Callable[..., OTelLogger]) -> None:
+    """As a signal handler or a destructor does, which must not wait for threads that wait for that call's locks."""
+    log = make()
+
+    class Closing:
+        def __repr__(self) -> str:
+            log.close()
+            log.log_metrics({"within": 2.0})
+            return "closing"
+
+    log.log_metrics({"first": 1.0, "closing": Closing()})
+    log.log_metrics({"after": 3.0})
+
+    assert [("first", 1.0), ("within", 2.0)] == [(key, value) for key, _, value in points(log)]
+    assert ["closing"] == [values["body"]["closing"] for values in events(log, "training.values")]
+    assert {"closed": 1} == log.stats().dropped
+    assert 1 == len(events(log, "training.run.end"))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "given", "expected"),
+    [("grpc", None, "0"), ("grpc", "1", "1"), ("http/protobuf", None, None)],
+)
+def test_grpc_leaves_forks_alone(
+    make: Callable[..., OTelLogger],
+    monkeypatch: pytest.MonkeyPatch,
+    protocol: str,
+    given: str | None,
+    expected: str | None,
+) -> None:
+    """Its handlers of forks crash a program that forks while it connects; unless the user wants them, they are off."""
+    monkeypatch.setenv("GRPC_ENABLE_FORK_SUPPORT", given or "")
+    if given is None:
+        monkeypatch.delenv("GRPC_ENABLE_FORK_SUPPORT")
+    make(
+        OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9",
+        OTEL_EXPORTER_OTLP_PROTOCOL=protocol,
+        OTEL_LOGGER_SHUTDOWN_TIMEOUT="0",
+    ).close()
+
+    assert expected == os.environ.get("GRPC_ENABLE_FORK_SUPPORT")
+
+
 def test_a_run_that_died_is_gone_on_with(make: Callable[..., OTelLogger], tmp_path: Path) -> None:
     """A process that is killed leaves every row it wrote, and the next of its name is the next attempt at its run."""
     program = f"""
@@ -130,27 +281,6 @@ def test_a_run_that_died_is_gone_on_with(make: Callable[..., OTelLogger], tmp_pa
     assert [float(step) for step in range(100)] + [-1.0] == [value for _, _, value in points(log)]
     assert log.run_dir is not None
     assert [(1, None), (2, "finished")] == [(w["attempt"], w["outcome"]) for w in read_run(log.run_dir).writers]
-
-
-@pytest.mark.parametrize(
-    ("ending", "outcome"),
-    [("", "finished"), ("raise ValueError('boom')", "failed"), ("import sys; sys.exit(3)", "finished")],
-)
-def test_a_program_that_never_closes_its_logger_is_flushed_at_exit(tmp_path: Path, ending: str, outcome: str) -> None:
-    """The exit hook ends the run, with the exception that ended the program where there was one."""
-    program = f"""
-from otel_logger import OTelLogger
-log = OTelLogger(run_name="run", environ={{"OTEL_LOGGER_DIR": {str(tmp_path)!r}}})
-log.log_metrics({{"loss": 1.0}}, 1)
-log.log_table(["a"], [[1]])
-print(log.run_dir)
-{ending}
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-
-    run = read_run(done.stdout.strip())
-    assert [outcome] == run.writers["outcome"]
-    assert ["table"] == run.blobs["kind"]
 
 
 def test_a_forked_child_records_nothing_and_says_so_once(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ class _Lane:
     """Does what it is told: gives results in turn, then EMPTY; a result may be a function of the timeout."""
 
     signal = Signal.METRICS
+    has_caught_up = False
 
     def __init__(self, *results, interval=None):
         self.results = list(results)
@@ -316,3 +317,13 @@ def test_flushes_of_several_threads_are_all_answered(beside, start):
         return [sender.flush(PATIENCE) for _ in range(200)]
 
     assert [[True] * 200] * 2 == [future.result() for future in [beside.submit(flush_often) for _ in range(2)]]
+
+
+def test_a_lane_that_has_caught_up_is_done_for_the_turn(start):
+    """While the training goes on something more has always come: it is sent together at the next turn."""
+    lane = _Endless()
+    lane.has_caught_up = True
+    sender = start(lane)
+    for count in (1, 2, 3):
+        assert sender.flush(PATIENCE)
+        assert count == len(lane.timeouts)
