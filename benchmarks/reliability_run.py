@@ -199,7 +199,7 @@ class Run:
             result.has_last_value = max(values) in set(self._numbers(Signal.METRICS))
         result.said = self._said() + result.said
         if self._unreadable:
-            result.notes.append(f"{self._unreadable} requests were garbled")
+            result.notes.append(f"garbled requests: {self._unreadable}")
         return result
 
     def points_of_workers(self) -> int:

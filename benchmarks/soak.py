@@ -57,6 +57,9 @@ PEAK_LIMIT = 128.0
 SHORTEST_PHASE = 60.0
 """Seconds below which a slope of memory says nothing."""
 
+REQUESTS_LIMIT = 2.0
+"""Requests a second with metrics: what is recorded is sent together, by default once a second."""
+
 SLOWEST_LIMIT = 25.0
 """Milliseconds by which the slowest call may be slower than the control's: another thread holds the interpreter for
 5 ms at a time, on a machine whose processors are shared with the Collector, the sink and the control."""
@@ -282,7 +285,8 @@ class Report:
 
     def verdict(self) -> bool:
         """Print each thing that is judged with its figures; return whether all are as they should be."""
-        checks: list[Callable[[], tuple[bool, str]]] = [self._arrival, self._accounts, self._journal, self._memory]
+        checks: list[Callable[[], tuple[bool, str]]] = [self._arrival, self._accounts, self._requests]
+        checks += [self._journal, self._memory]
         checks += [lambda: self._slowest(inside=True), lambda: self._slowest(inside=False)]
         results = [check() for check in checks]
         for good, text in results:
@@ -304,6 +308,13 @@ class Report:
         return good, (
             f"stats(): recorded {recorded}, delivered {delivered}, dropped {stats['dropped'] or 0}, "
             f"by way of memory {stats['adjusted'].get('memory', 0)}"
+        )
+
+    def _requests(self) -> tuple[bool, str]:
+        rate = self._soak.sink.requests / self._seconds
+        cpu = self._soak.samples[-1].cpu / self._soak.samples[-1].at
+        return rate <= REQUESTS_LIMIT, (
+            f"{self._soak.sink.requests} requests with metrics, {rate:.1f} a second; {100 * cpu:.1f} % of a processor"
         )
 
     def _journal(self) -> tuple[bool, str]:

@@ -37,11 +37,14 @@ class Sink:
         self._steps = {key: bytearray(calls) for key in keys}
         self._foreign = {"values": 0, "steps": 0}
         self._lock = threading.Lock()
+        self.requests = 0
+        """How many requests with metrics have come."""
 
     def handle(self, received: Received) -> Reply:
         """Mark what a request brings, and accept it."""
         if received.signal is Signal.METRICS:
             with self._lock:
+                self.requests += 1
                 self._take(received.message())
         return Reply()
 

@@ -136,6 +136,10 @@ class Deposits:
         """Store what waits, within `timeout` seconds; return whether nothing is left."""
         return self._bench.drain(timeout) == 0
 
+    def abandon(self) -> None:
+        """Leave what is staged to the parent, in the child of a fork."""
+        self._shelf.abandon()
+
     def writing(self) -> BlobStore | None:
         """Return the store to write to, or None while the run is not known."""
         if self._fixed is not None:

@@ -230,6 +230,7 @@ class Session:
         self.is_forked = True
         self._termination.close()
         self.writer.abandon()
+        self.deposits.abandon()
 
     def note_failure_of_program(self) -> None:
         """Take the uncaught exception that ended the program, if one did, for the run's failure.

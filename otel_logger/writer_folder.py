@@ -111,6 +111,7 @@ class WriterFolder:
 
     def abandon(self) -> None:
         """Let the owner's lock be the parent's, in the child of a fork."""
+        self._moving = threading.RLock()
         self._owner.abandon()
 
 

@@ -203,6 +203,8 @@ class Journal:
             with self._lock:
                 if self._is_closed:
                     return
+                if not self._is_busy:
+                    self._put_late()
                 self._is_closed = True
             refused: OSError | None = None
             try:
@@ -219,9 +221,9 @@ class Journal:
                         refused = refused or error
             finally:
                 with self._lock:
-                    self._lost += self.waiting_items
+                    waiting = self.waiting_items
                     files = [segment.file for segment in self._segments]
-                    self._segments, self._memory = (), 0
+                    self._segments, self._memory, self._lost = (), 0, self._lost + waiting
                 for file in files:
                     if file is not None:
                         file.abandon()
@@ -342,8 +344,6 @@ class Journal:
             segment.head_size = len(head)
             segment.waiting = [(head, len(records), 0)]
             segment.size += segment.head_size
-            if self._is_closed:
-                raise _closed()
             self._segments, self._memory = (*self._segments, segment), self._memory + segment.head_size
         self._wake()
         return segment
@@ -382,10 +382,11 @@ class Journal:
 
     def _write(self, segment: _Segment, file: SegmentFile, some: list[tuple[bytes, int, int]]) -> None:
         records = b"".join([data for data, _, _ in some])
+        number, size = len(some), len(records)
         file.append(records, sum(count for _, count, _ in some), sum(items for _, _, items in some))
         with self._lock:
-            del segment.waiting[: len(some)]
-            self._memory -= len(records)
+            del segment.waiting[:number]
+            self._memory -= size
 
     def _end(self, segment: _Segment) -> None:
         try:
@@ -408,8 +409,9 @@ class Journal:
                 # Of one that has ended the reader may be done already.
                 if segment is self._segments[-1] or segment.waiting:
                     is_any_gone = True
-                    self._memory -= sum(len(data) for data, _, _ in segment.waiting)
-                    self._lost += file.items + sum(items for _, _, items in segment.waiting)
+                    size = sum(len(data) for data, _, _ in segment.waiting)
+                    items = file.items + sum(items for _, _, items in segment.waiting)
+                    self._memory, self._lost = self._memory - size, self._lost + items
                 self._forget(segment)
             file.abandon()
         if is_any_gone:
@@ -417,11 +419,16 @@ class Journal:
 
     def _forget(self, segment: _Segment) -> None:
         with self._lock:
-            self._segments = tuple(other for other in self._segments if other is not segment)
+            while segment in (present := self._segments):
+                left = tuple(other for other in present if other is not segment)
+                # Unless a signal handler has begun another meanwhile; there is no place for one from here on.
+                if self._segments is present:
+                    self._segments = left
 
     def _prepare(self) -> None:
         """Have a file ready for the next segment, for the second of all when the first is half full."""
-        if self._prepared is not None and self._prepared.is_shared:
+        # Asked once: a caller may take it meanwhile.
+        if (prepared := self._prepared) is not None and prepared.is_shared:
             self._discard_prepared()
         segment = self._segments[-1] if self._segments else None
         # Most runs record less than a segment, and that is soon known of the others.

@@ -118,13 +118,14 @@ class MappedFile:
 
     def append(self, data: bytes, count: int = 0, items: int = 0) -> None:
         """Copy `data`, which must fit, behind what is written; OSError once the file is closed."""
+        added = len(data)
+        # From here on there is no call, and so no place for a signal handler that appends.
         size, records, total = self.written
-        end = size + len(data)
         # By a signal handler, or in the child of a fork, in the midst of the caller's work.
         if self._map.closed:
             raise OSError(errno.EBADF, "the segment is closed")
-        self._map[size:end] = data
-        self.written = (end, records + count, total + items)
+        self._map[size : size + added] = data
+        self.written = (size + added, records + count, total + items)
 
     def finish(self) -> None:
         """Seal the file, cut it to what is written, and close it."""

@@ -644,6 +644,42 @@ def test_a_fork_in_the_middle_of_everything(begin: Begin, kind: str, protocol: s
     assert ["finished"] == outcomes(child, collector)
 
 
+def test_a_fork_while_other_threads_hold_every_lock(begin: Begin) -> None:
+    """In the child nobody will ever release them, and what may still be called there needs none of them."""
+    child, _ = begin("""
+        held, session = threading.Event(), log._session
+        path = session.writer.folder / "uploaded"
+        path.write_text("content")
+        log.upload_file(None, "name", path)
+        log.flush()
+
+        def hold():
+            locks = [session.ledger._lock, session.deposits._shelf._lock, session.writer._place._moving, log._lock]
+            for lock in [*locks, session._finishing, session.writer._lock, session.writer.spans._lock]:
+                lock.acquire()
+            held.set()
+            time.sleep(60)
+
+        threading.Thread(target=hold, daemon=True).start()
+        held.wait()
+        if os.fork() == 0:
+            with log.span("span"):
+                log.log_metrics({"child": 1.0})
+            log.log_hyperparameters({"lr": 1})
+            log.upload_file(None, "other", path)
+            log.download_file("name", str(path.with_name("downloaded")))
+            log.flush()
+            log.close()
+            say("child", log.run_dir.name, path.with_name("downloaded").read_text(), log.stats().dropped["fork"])
+            os._exit(0)
+        os.wait()
+        os._exit(0)
+    """)
+    ((folder,),) = child.said("folder")
+
+    assert [[Path(folder).name, "content", "4"]] == child.wait_for("child")
+
+
 def test_whoever_logs_while_the_interpreter_ends_disturbs_nothing(begin_with_each: Any) -> None:
     """Threads that are waited for log to their end; daemons, exit hooks and destructors until the logger closes."""
     for child, collector in begin_with_each(f"""

@@ -82,6 +82,8 @@ def check(folder, journal, before):
     journal._memory_size = 10**6
     journal.tend()
     journal.tend()
+    # Anything else would keep records from the file for ever, or out of memory.
+    assert 0 == journal._memory == journal.waiting_items
     append(journal, b"usable")
     is_direct = payloads(folder)[-1:] == [b"usable"]
     journal.close()
@@ -157,6 +159,16 @@ def test_a_signal_handler_may_log_in_the_midst_of_what_is_kept(tmp_path, state):
     ):
         found = check(folder, journal, before)
         assert found == ([] if state is _full else [b"handler"])
+
+
+def test_a_signal_handler_may_log_while_the_disk_is_tended(tmp_path, state):
+    """Where a logger is made or closed the main thread tends, and it is the one that handles signals."""
+    for folder, journal, before, raised in places(
+        tmp_path, state, lambda j: _quietly(append, j, b"handler"), lambda j: j.tend()
+    ):
+        found = check(folder, journal, before)
+        assert raised is None
+        assert found == [b"handler"] or (state is _full and found == [])
 
 
 def test_an_exception_of_a_signal_handler_leaves_the_journal_usable(tmp_path, state):

@@ -292,9 +292,29 @@ def test_segments_with_large_records_between_are_in_the_order_of_their_numbers(m
     for number in range(12, 20):
         append(journal, b"%010d" % number + bytes(300 * (number % 2)))
         journal.tend()
+    # What waits for a large file holds up those for which one is prepared.
+    append(journal, b"%010d" % 20 + bytes(300), *numbered(60, 21))
+    assert journal.waiting_items > 50
     journal.close()
-    assert [b"%010d" % number for number in range(20)] == [payload[:10] for payload in payloads(tmp_path)]
+    assert numbered(81) == [payload[:10] for payload in payloads(tmp_path)]
     assert len(segments(tmp_path)) == len(files(tmp_path))
+
+
+def test_what_comes_while_the_disk_is_tended_waits_for_the_next_time(make, tmp_path, mapped, monkeypatch):
+    """Also where it fills the segment, that was the last one a moment ago, and begins others."""
+    journal = make(mapped=mapped, segment_size=256)
+    append(journal, b"before")
+    store = journal._store
+
+    def store_and_more(segment):
+        store(segment)
+        monkeypatch.undo()
+        append(journal, *numbered(20))
+
+    monkeypatch.setattr(journal, "_store", store_and_more)
+    journal.tend()
+    journal.close()
+    assert [b"before", *numbered(20)] == payloads(tmp_path)
 
 
 def test_memory_that_is_full_refuses_and_keeps_what_it_holds(make, tmp_path, mapped):
@@ -456,5 +476,8 @@ def test_the_size_behind_a_place_counts_what_is_written_and_what_waits(make, tmp
     assert 10 * 24 + 24 == journal.size_after(1, HEADER_SIZE)
     assert 3 * 24 == journal.size_after(2, HEADER_SIZE)
     assert 0 == journal.size_after(3, HEADER_SIZE)
+    # A file that its reader is done with in the very moment.
+    (tmp_path / "metrics-00000009.seg").symlink_to(tmp_path / "nowhere")
+    assert 3 * 24 == journal.size_after(2, HEADER_SIZE)
     journal.close()
     assert 10 * 24 + 48 == journal.size_after(0, 0)

@@ -189,6 +189,7 @@ def test_a_folder_that_is_deleted_is_told_once(make, tmp_path, mapped):
     with pytest.raises(FileNotFoundError, match="segments that were written to are gone"):
         journal.tend()
     assert 3 == journal.take_lost()
+    assert 0 == journal.size_after(0, 0)
     generation = journal.generation
     append(journal, *numbered(10))
     with pytest.raises(FileNotFoundError):
@@ -269,21 +270,43 @@ def test_closing_on_a_full_disk_says_so_and_counts(make, disk, tmp_path, mapped)
     journal.close()
 
 
-@pytest.mark.parametrize("mapped", [False])
 def test_what_one_file_does_not_take_costs_nothing_of_another(make, tmp_path):
-    """A journal that is closed after one of its files was deleted keeps what belongs in the others."""
+    """A record that is too large for what is left of the disk is lost alone when the journal is closed."""
     journal = make(segment_size=256)
-    append(journal, *numbered(3))
-    journal.tend()
-    files(tmp_path)[0].unlink()
-    append(journal, *numbered(10, 3))
-    with pytest.raises(FileNotFoundError):
+    append(journal, b"before", bytes(5000), b"behind it", *numbered(20))
+    assert journal.generation > 3
+    with disk_with(1000), pytest.raises(OSError, match="File too large"):
         journal.close()
     found = payloads(tmp_path)
-    assert [payload for payload in numbered(13) if payload in found] == found
-    assert len(found) >= 6
-    assert 13 - len(found) == journal.take_lost()
-    assert are_sealed(tmp_path)
+    # Those behind it in its file go with it; a file that is written may hold what came before it.
+    assert b"before" == found[0]
+    assert numbered(20)[-10:] == found[-10:]
+    assert 23 - len(found) == journal.take_lost()
+
+
+@pytest.mark.parametrize("mapped", [True])
+def test_a_file_that_somebody_has_copied_by_reference_is_left(make, tmp_path, monkeypatch):
+    """Its pages are moved when they are written, which fails on a full disk: another is begun, or prepared."""
+    shared = set()
+    monkeypatch.setattr("otel_logger_exporters.segment_files.is_shared", lambda file: os.fstat(file).st_ino in shared)
+    journal = make(segment_size=512)
+    append(journal, b"1")
+    journal.tend()
+    shared.add(files(tmp_path)[0].stat().st_ino)
+    journal.tend()
+    append(journal, b"2")
+    journal.tend()
+    assert [[b"1"], [b"2"]] == [[bytes(r.payload) for r in segment.records] for segment in segments(tmp_path)]
+    assert [True, False] == [segment.sealed for segment in segments(tmp_path)]
+    prepared = files(tmp_path)[-1]
+    shared.add(prepared.stat().st_ino)
+    journal.tend()
+    assert prepared not in files(tmp_path)
+    assert 3 == len(files(tmp_path))
+    append(journal, *numbered(30))
+    journal.close()
+    assert [b"1", b"2", *numbered(30)] == payloads(tmp_path)
+    assert 0 == journal.take_lost()
 
 
 def test_descriptors_are_given_back_whatever_the_disk_does(make, disk, tmp_path):

@@ -52,6 +52,21 @@ def test_a_handler_that_logs_where_a_segment_begins_is_last(tmp_path):
     assert {(True, False)} == {(segment.sealed, segment.damaged) for segment in segments(tmp_path)}
 
 
+def test_what_handlers_have_left_when_another_raises_is_taken_later(tmp_path):
+    """Nothing that was accepted is forgotten, though the call to which it was left has ended by an exception."""
+    calls = [lambda: append(journal, b"left 1", b"left 2", b"left 3"), lambda: None, _interrupt]
+    journal = journal_in(tmp_path, wake=lambda: calls.pop(0)() if calls else None)
+    with pytest.raises(KeyboardInterrupt):
+        append(journal, b"call")
+    assert [] == calls
+    journal.close()
+    assert [b"call", b"left 1", b"left 2", b"left 3"] == payloads(tmp_path)
+
+
+def _interrupt():
+    raise KeyboardInterrupt
+
+
 def test_a_handler_that_logs_to_another_journal_is_not_held_up(tmp_path):
     """Each journal is interrupted on its own."""
     other = journal_in(tmp_path, Signal.LOGS)

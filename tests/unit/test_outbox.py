@@ -462,10 +462,32 @@ def test_closing_after_the_folder_was_deleted_counts_what_was_in_it(make):
     """Nobody is told that what is gone is kept."""
     box = make({})
     box.put(range(3))
+    # So that it is not found by this thread before.
+    box.outbox._upkeep.stop(PATIENCE)
     box.delete_folder()
     box.outbox.close(PATIENCE)
     assert {"deleted": 9} == box.stats().dropped
     assert 0 == sum(box.stats().kept.values())
+
+
+def test_closing_waits_for_what_is_just_found_out(make):
+    """What the upkeep is at when it is stopped is done, and counted, when closing returns."""
+    held, released, done = threading.Event(), threading.Event(), []
+
+    def restore():
+        held.set()
+        released.wait(PATIENCE)
+        done.append(True)
+
+    box = make({}, restore=restore)
+    box.put(range(3), [Signal.LOGS])
+    box.delete_folder()
+    box.outbox._upkeep.wake()
+    assert held.wait(PATIENCE)
+    threading.Timer(0.02, released.set).start()
+    box.outbox.close(PATIENCE)
+    assert done
+    assert {"deleted": 3} == box.stats().dropped
 
 
 class _Unsent:
@@ -614,6 +636,8 @@ def test_threads_and_rotations_lose_and_double_nothing(make):
         assert box.outbox.flush(PATIENCE)
         assert Counter(range(400)) == Counter(_arrived(server)[Signal.LOGS])
     assert 400 == box.stats().delivered["logs"]
+    # A reader that is ahead of the writer deletes what that has not sealed yet, which is no loss.
+    assert {} == box.stats().dropped
 
 
 def test_a_failing_housekeeping_does_not_keep_buffers_from_the_disk(make, caplog):

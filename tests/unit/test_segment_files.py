@@ -152,7 +152,7 @@ def test_a_file_that_is_cut_by_somebody_else_is_gone_and_does_not_kill(make, pat
 
     def cut_and_close():
         file = make()
-        file.append(record(b"a"), 1)
+        file.append(record(bytes(6000)), 1)
         os.truncate(path, 10)
         assert file.is_gone
         file.finish()
