@@ -34,7 +34,7 @@ from training import Account, Audit, Training, audit, sync
 from otel_logger import read_run
 from tests.faulty_proxy import FAULTS, REQUEST, RESPONSE, FaultyProxy, random_faults
 
-pytestmark = [pytest.mark.collector, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.collector, pytest.mark.timeout(180)]
 
 MIB = 2**20
 

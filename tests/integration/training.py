@@ -69,7 +69,10 @@ class Account:
             took = sorted(call[4] / 1000 for call in calls if name == "idle" or call[0].startswith(kind)) or [0.0]
             at = {label: took[min(len(took) - 1, int(len(took) * part))] for label, part in PERCENTILES.items()}
             parts.append(f"{name}: " + ", ".join(f"{label} {value:.0f}" for label, value in at.items()) + " us")
-        return "; ".join(parts)
+        waits = self.waits(kind, 0.002)
+        return "; ".join(
+            [*parts, f"waits over 2 ms: {len(waits)}, the longest {1000 * max(waits, default=0.0):.1f} ms"]
+        )
 
 
 PERCENTILES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
