@@ -11,7 +11,7 @@ interface that counts which numbers arrive in requests that it accepts. The SDK 
 exporters with a time-out of 10 s, shutdown at the end of the interpreter), except that it exports metrics each second.
 
 A cell is `arrived/recorded`; `!` says that the program was not told of the loss on its standard error. `later` is what
-of it came by `otel-logger sync` or by the second start.
+of it came only by `otel-logger sync`.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def main() -> int:
         results = {key: future.result() for key, future in futures.items()}
     print(measured_on("opentelemetry-sdk", "opentelemetry-exporter-otlp", "grpcio"))
     print()
-    print("| fault | library | values | last value | log records | spans | later | end of the process s | |")
+    print("| fault | library | values | last value | log records | spans | later | end, s | |")
     print("|" + " --- |" * 9)
     for fault in chosen:
         for library in LIBRARIES:

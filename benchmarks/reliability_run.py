@@ -51,7 +51,7 @@ class Result:
     at_exit: dict[Signal, int] = field(default_factory=dict)
     """Of those recorded, arrived when the process was gone."""
     in_the_end: dict[Signal, int] = field(default_factory=dict)
-    """Arrived after what came then: `otel-logger sync`, or a second start."""
+    """Arrived after what came then: `otel-logger sync`."""
     has_last_value: bool | None = None
     """Whether the last metric value arrived; None where there is no order."""
     exit_seconds: float | None = None

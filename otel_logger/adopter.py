@@ -64,12 +64,14 @@ class Adopter:
 
     def _send(self, run_folder: Path, own: Path) -> float | None:
         """Send what can be sent now; return in how many seconds to look again, None when nobody may die meanwhile."""
-        results = [
-            self._errand.run(folder, writer)
-            for folder, writer in writers_of(run_folder)
-            if folder != own and self._errand.waiting(folder)
-        ]
-        return min((result.retry_in for result in results if result.retry_in is not None), default=None)
+        pauses = []
+        for folder, writer in writers_of(run_folder):
+            waits = folder != own and self._errand.waiting(folder) > 0
+            if waits or (folder != own and self._errand.is_due(folder, writer)):
+                pause = self._errand.run(folder, writer).retry_in
+                # A live writer of whom nothing waits is no reason to look again.
+                pauses += [pause] if waits and pause is not None else []
+        return min(pauses, default=None)
 
     def _wait(self, seconds: float) -> None:
         if self._closing.wait(seconds):

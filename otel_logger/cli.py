@@ -97,8 +97,8 @@ def runs(
 ) -> None:
     """List the runs of a folder of runs, the newest last.
 
-    A run is running, finished, failed or interrupted, or lost: then it died without an end. Unsent is what is recorded
-    on disk and no endpoint has taken; of a run without an endpoint that is all of it.
+    A run is running, finished, failed, interrupted or preempted, or lost: then it died without an end. Unsent is what
+    is recorded on disk and no endpoint has taken; of a run without an endpoint that is all of it.
     """
     from otel_logger.runs_command import list_runs
     from otel_logger_exporters.clock import SystemClock

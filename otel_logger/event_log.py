@@ -10,6 +10,7 @@ from opentelemetry.trace import SpanContext
 
 from otel_logger.conventions import LOG_RECORD_UID, PROCESS_PID, SCOPE_NAME, SCOPE_VERSION, STEP
 from otel_logger_exporters.clock import Clock
+from otel_logger_exporters.entropy import random_bytes
 from otel_logger_exporters.items import Event, Severity, encode_event
 from otel_logger_exporters.ledger import Ledger
 from otel_logger_exporters.limits import Limits
@@ -59,7 +60,7 @@ class EventLog:
         if self._outbox.journal(Signal.LOGS) is None:
             return
         # First, as a limit of attributes keeps those: the uid is what a record that is sent twice is known by.
-        identity = {LOG_RECORD_UID: uuid.UUID(bytes=os.urandom(16), version=4).hex, PROCESS_PID: os.getpid()}
+        identity = {LOG_RECORD_UID: uuid.UUID(bytes=random_bytes(16), version=4).hex, PROCESS_PID: os.getpid()}
         event = Event(
             name=name,
             time_ns=self._clock.time_ns() if time_ns is None else time_ns,

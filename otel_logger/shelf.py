@@ -165,7 +165,7 @@ class Shelf:
 
     def abandon(self) -> None:
         """Take a new lock in the child of a fork, where the parent's may be held for ever; it may still download."""
-        pass
+        self._lock = threading.RLock()
 
     def _open_staged(self, mapped: str) -> BinaryIO | None:
         # Opened under the lock: from then on the store may rename it, the descriptor stays.

@@ -4,7 +4,6 @@ A run is one short span at its start; each fit, epoch, batch and evaluation is a
 begins a trace of its own, linked to the run's, so that no trace grows for days.
 """
 
-import os
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +32,7 @@ from otel_logger.conventions import (
 )
 from otel_logger.values import key_text, text
 from otel_logger_exporters.clock import Clock
+from otel_logger_exporters.entropy import random_bytes
 
 __all__ = ["Spans"]
 
@@ -51,10 +51,10 @@ class _UrandomIds(IdGenerator):
     """Ids from the operating system: the SDK's own come from `random`, which trainers seed alike for each run."""
 
     def generate_trace_id(self) -> int:
-        return int.from_bytes(os.urandom(16), "big") or 1
+        return int.from_bytes(random_bytes(16), "big") or 1
 
     def generate_span_id(self) -> int:
-        return int.from_bytes(os.urandom(8), "big") or 1
+        return int.from_bytes(random_bytes(8), "big") or 1
 
 
 class _Handover(SpanProcessor):

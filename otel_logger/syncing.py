@@ -2,8 +2,9 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 
 from otel_logger.conventions import SCOPE_VERSION
@@ -22,7 +23,9 @@ from otel_logger_exporters.lane import Lane
 from otel_logger_exporters.ledger import Ledger
 from otel_logger_exporters.owner import RENEWAL_INTERVAL, NotClaimable, Owner
 from otel_logger_exporters.rejected import RejectedFolder
+from otel_logger_exporters.segments import segments_of
 from otel_logger_exporters.signals import Signal
+from otel_logger_exporters.space import Space
 from otel_logger_exporters.transports import open_transport, user_agent
 from otel_logger_exporters.upkeep import Upkeep
 
@@ -78,6 +81,11 @@ class Errand:
         """Return the bytes of a writer's folder that have an endpoint and are not acknowledged."""
         return sum(JournalReader(folder, signal, keep=True).unread for signal in self.launch.routes.endpoints)
 
+    def is_due(self, folder: Path, writer: WriterFile) -> bool:
+        """Tell whether a writer's folder holds journals to be deleted, which is so until all of them is sent."""
+        signals = (signal for signal in self.launch.routes.endpoints if signal.value not in writer.kept)
+        return any(segments_of(folder, signal) for signal in signals)
+
     def run(self, folder: Path, writer: WriterFile) -> Synced:
         """Send what waits in the folder of a dead writer, and return what became of it.
 
@@ -102,13 +110,13 @@ class Errand:
         deadline = self.clock.monotonic() + self.timeout
         complete = True
         for signal, endpoint in self.launch.routes.endpoints.items():
-            if (lane := self._lane(folder, writer, signal, endpoint, ledger)) is not None:
-                try:
-                    complete &= deliver(lane, deadline=deadline, clock=self.clock, wait=self.wait, advance=self.advance)
-                    if signal.value not in writer.kept:
-                        lane.reader.discard()
-                finally:
-                    lane.close()
+            lane = self._lane(folder, writer, signal, endpoint, ledger)
+            try:
+                complete &= deliver(lane, deadline=deadline, clock=self.clock, wait=self.wait, advance=self.advance)
+                if signal.value not in writer.kept:
+                    lane.reader.discard()
+            finally:
+                lane.close()
         stats = ledger.stats(frozenset(Signal))
         refused = sum(stats.refused.values())
         reason = None
@@ -123,20 +131,15 @@ class Errand:
         left = self.waiting(folder) if reason is not None else 0
         return Synced(folder, writer.run_id, writer.attempt, writer.rank, sent, left, reason)
 
-    def _lane(
-        self, folder: Path, writer: WriterFile, signal: Signal, endpoint: Endpoint, ledger: Ledger
-    ) -> Lane | None:
-        reader = JournalReader(folder, signal, keep=signal.value in writer.kept)
-        if not reader.unread:
-            return None
-        resource = _resource(folder, signal)
+    def _lane(self, folder: Path, writer: WriterFile, signal: Signal, endpoint: Endpoint, ledger: Ledger) -> Lane:
         return Lane(
-            reader,
-            batch_encoder(signal, metric_vocabulary(self.launch.settings), lambda: resource),
+            JournalReader(folder, signal, keep=signal.value in writer.kept),
+            # Of most there is nothing to encode.
+            batch_encoder(signal, metric_vocabulary(self.launch.settings), cache(partial(_resource, folder, signal))),
             lambda: open_transport(endpoint, user_agent(SCOPE_VERSION)),
             clock=self.clock,
             ledger=ledger,
-            rejected=RejectedFolder(folder / "rejected"),
+            rejected=RejectedFolder(folder / "rejected", Space(self.launch.settings.journal_max_bytes).max_rejected),
             timeout=endpoint.timeout,
             schedule=self.launch.routes.of(signal).schedule,
         )
@@ -146,9 +149,7 @@ class Errand:
 def _held(owner: Owner) -> Iterator[None]:
     """Renew the ownership for as long as the block takes, and release it then."""
     renewal = Upkeep(owner.renew, interval=RENEWAL_INTERVAL)
-    # None starts at the exit of the interpreter, which does not wait for the block either.
-    with suppress(RuntimeError):
-        renewal.start()
+    renewal.start()
     try:
         yield
     finally:

@@ -51,7 +51,10 @@ class Termination:
         return self.came and (error is None or isinstance(error, self.raised))
 
     def close(self) -> None:
-        """Hear no more; with the last one, what stood before is restored, unless somebody else has replaced ours."""
+        """Hear no more; with the last one, what stood before is restored.
+
+        Unless somebody else has replaced ours, or the process ends by what it has raised.
+        """
         _watching.discard(self)
         if not _watching:
             _restore()
@@ -84,6 +87,12 @@ class _Handler:
     def __init__(self, previous: Any) -> None:
         self.previous = previous
         self.process = os.getpid()
+        self._has_raised = False
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the process ends by what was raised here, which a further SIGTERM must not break off."""
+        return self._has_raised and _is_ending()
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         # In the child of a fork, until it is restored there, it does what would be done without it. A copy: other
@@ -96,10 +105,10 @@ class _Handler:
         if self.process == os.getpid() and _is_running(_shielded.__code__):
             if self not in _pending:
                 _pending.append(self)
-        elif sessions and not callable(self.previous) and _is_running(_waiting_for_threads()):
+        elif not callable(self.previous) and _is_running(_waiting_for_threads()):
             for session in sessions:
                 session.finish()
-            self.hand_on(number, frame, is_orderly=False)
+            _die(number)
         else:
             self.hand_on(number, frame, is_orderly=bool(sessions))
 
@@ -112,11 +121,16 @@ class _Handler:
                 for session in tuple(_watching):
                     session.raised += (type(error),)
                 raise
-        elif not is_orderly:
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
-        elif not _is_ending():
+        elif is_orderly and not _is_ending():
+            self._has_raised = True
             raise SystemExit(EXIT_STATUS)
+        elif not is_orderly and not self.is_needed:
+            _die(number)
+
+
+def _die(number: int) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
 
 
 def _install() -> bool:
@@ -139,7 +153,7 @@ def _install() -> bool:
 def _restore() -> None:
     standing = signal.getsignal(signal.SIGTERM)
     # On another thread it stays, and without a session it does what would be done without it.
-    if isinstance(standing, _Handler) and _is_main_thread():
+    if isinstance(standing, _Handler) and not standing.is_needed and _is_main_thread():
         with suppress(ValueError):
             signal.signal(signal.SIGTERM, standing.previous)
 

@@ -146,7 +146,8 @@ class Writer:
     @property
     def is_used(self) -> bool:
         """Whether anything was recorded or is known of the run."""
-        return self._begun
+        # A row is recorded before the run of it begins, which may fail.
+        return self._begun or any(self.ledger.stats(frozenset()).recorded.values())
 
     def begin(self, run_name: str | None = None) -> None:
         """Say that a run starts; a name given by the trainer counts where the user gave none."""
@@ -314,7 +315,7 @@ class Writer:
         """Stop sending, within `timeout` seconds, and give the folder up; an unused one is removed."""
         self.outbox.close(timeout)
         self._lease.stop()
-        self._place.release(unused=not self._begun)
+        self._place.release(unused=not self.is_used)
 
     def abandon(self) -> None:
         """Drop everything inherited in the child of a fork."""
@@ -324,7 +325,7 @@ class Writer:
 
     def _housekeeping(self) -> None:
         self._devices.poll()
-        if self._begun and not self._bound and self._clock.monotonic() - self._started >= LONGEST_UNBOUND:
+        if self.is_used and not self._bound and self._clock.monotonic() - self._started >= LONGEST_UNBOUND:
             self.bind()
 
     def _self_metrics(self, stats: Stats) -> bytes:

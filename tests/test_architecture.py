@@ -14,7 +14,19 @@ SOURCES = {
 }
 
 EXPORTERS = [
-    {"", "answers", "blob_files", "blob_meta", "blob_names", "clock", "decoding", "errors", "extents", "filesystems"}
+    {
+        "",
+        "answers",
+        "blob_files",
+        "blob_meta",
+        "blob_names",
+        "clock",
+        "decoding",
+        "entropy",
+        "errors",
+        "extents",
+        "filesystems",
+    }
     | {"payloads", "records", "signals", "upkeep", "watermarks"},
     {
         "blob_url",

@@ -65,7 +65,7 @@ def deliver(
     wait: Callable[[float], object],
     advance: Callable[[int], None],
 ) -> bool:
-    """Send everything of a lane; return whether nothing is left.
+    """Send everything of a lane; return whether nothing is left. What is damaged is told.
 
     What fails is tried again, as the lane's back-off says and with `wait`, as long as the next attempt comes before
     `deadline` (of `clock.monotonic`). `advance` is told the bytes of the journal that each step has done with.
@@ -74,6 +74,7 @@ def deliver(
     while True:
         progress = lane.step(max(0.0, deadline - clock.monotonic()))
         if progress is Progress.EMPTY:
+            lane.finish()
             advance(unread)
             return True
         left = lane.reader.unread

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.records import Kind, pack_record
-from otel_logger_exporters.segment_files import MappedFile, PlainFile, SegmentFile
+from otel_logger_exporters.segment_files import MappedFile, PlainFile, SegmentFile, is_there
 from otel_logger_exporters.segments import HEADER_SIZE, SEAL_SIZE, SegmentHeader, segment_name, segments_of
 from otel_logger_exporters.signals import Signal
 from otel_logger_exporters.space import OverLimitError
@@ -112,6 +112,8 @@ class Journal:
         self._memory = 0
         self._detoured = 0
         self._lost = 0
+        self._gone = 0
+        self._ended: dict[int, int] = {}
         self._trouble: OSError | None = None
         self._is_closed = False
 
@@ -139,13 +141,22 @@ class Journal:
             return count
 
     def take_lost(self) -> int:
-        """Return how many items that `append` had taken were lost since the last call, all that were in files now gone.
-
-        Some of those may have been delivered before.
-        """
+        """Return how many items that `append` had taken the disk has not, since the last call; they are lost."""
         with self._lock:
             count, self._lost = self._lost, 0
             return count
+
+    def take_gone(self, since: int) -> int:
+        """Return how many items were in segments from number `since` on that somebody has deleted, since the last call.
+
+        Some of those may have been delivered before.
+        """
+        with self.disk:
+            present = {number for number, _ in segments_of(self._folder, self.signal)}
+            missing = {number: self._ended.pop(number) for number in set(self._ended) - present}
+            with self._lock:
+                count, self._gone = self._gone, 0
+        return count + sum(items for number, items in missing.items() if number >= since)
 
     def append(self, *records: tuple[Kind, bytes], items: int = 0, generation: int | None = None) -> bool:
         """Append records that hold `items` items, all into one segment; return whether that was done.
@@ -194,12 +205,19 @@ class Journal:
         with self.disk:
             self._folder = folder
 
-    def close(self) -> None:
+    def close(self, timeout: float | None = None) -> None:
         """Write what waits, seal the segments and close them; OSError for what the disk does not take, which is lost.
 
-        Appending after that is refused.
+        Appending after that is refused. TimeoutError when somebody is still at the disk after `timeout` seconds, who
+        may write of it what he has begun.
         """
-        with self.disk:
+        if not self.disk.acquire(timeout=-1 if timeout is None else timeout):
+            with self._lock:
+                if not self._is_closed:
+                    self._is_closed, self._lost = True, self._lost + self.waiting_items
+            msg = "the disk does not answer"
+            raise TimeoutError(msg)
+        try:
             with self._lock:
                 if self._is_closed:
                     return
@@ -230,6 +248,8 @@ class Journal:
                 self._discard_prepared()
             if refused is not None:
                 raise refused
+        finally:
+            self.disk.release()
 
     def size_after(self, sequence: int, offset: int) -> int:
         """Return the bytes of the journal, in memory and on disk, behind a place in it."""
@@ -304,7 +324,9 @@ class Journal:
         self._wait_in_memory(segment, data, count, items)
         if self._mapped:
             self._detoured += items
-            self._wake()
+            if self._trouble is None:
+                # A disk that has no room now is not asked at each call.
+                self._wake()
         return True
 
     def _refuse_beyond_memory(self, size: int) -> None:
@@ -391,6 +413,7 @@ class Journal:
     def _end(self, segment: _Segment) -> None:
         try:
             if segment.file is not None:
+                self._ended[segment.file.sequence] = segment.file.items
                 segment.file.finish()
         finally:
             self._forget(segment)
@@ -398,24 +421,30 @@ class Journal:
     def _give_up_what_is_gone(self) -> None:
         """Go on without the files that somebody has deleted; FileNotFoundError if there are any."""
         prepared = self._prepared
-        is_any_gone = prepared is not None and prepared.is_gone
+        is_any_gone = prepared is not None and self._is_gone(prepared)
         if is_any_gone:
             # Unless a caller has just taken it, and it is now among the segments.
             self._discard_prepared()
         for segment in self._segments:
-            if (file := segment.file) is None or not file.is_gone:
+            if (file := segment.file) is None or not self._is_gone(file):
                 continue
             with self._lock:
-                # Of one that has ended the reader may be done already.
-                if segment is self._segments[-1] or segment.waiting:
+                if segment is not self._segments[-1] and not segment.waiting:
+                    # The reader may be done with it already.
+                    self._ended[file.sequence] = file.items
+                else:
                     is_any_gone = True
                     size = sum(len(data) for data, _, _ in segment.waiting)
                     items = file.items + sum(items for _, _, items in segment.waiting)
-                    self._memory, self._lost = self._memory - size, self._lost + items
+                    self._memory, self._gone = self._memory - size, self._gone + items
                 self._forget(segment)
             file.abandon()
         if is_any_gone:
             raise FileNotFoundError(errno.ENOENT, "segments that were written to are gone", str(self._folder))
+
+    def _is_gone(self, file: SegmentFile) -> bool:
+        # Under its name too: what is written to a folder that somebody has renamed is not found by the sender.
+        return file.is_gone or not is_there(self._folder / segment_name(self.signal, file.sequence))
 
     def _forget(self, segment: _Segment) -> None:
         with self._lock:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from otel_logger_exporters.payloads import Frame
-from otel_logger_exporters.records import Kind, Record, end_of_records, is_written, read_records
+from otel_logger_exporters.records import Kind, Record, end_of_content, end_of_records, is_written, read_records
 from otel_logger_exporters.rows import Row, RowReader
 from otel_logger_exporters.segments import HEADER_SIZE, SEAL_SIZE, is_begun, segment_name, segments_of
 from otel_logger_exporters.signals import Signal
@@ -123,6 +123,13 @@ class JournalReader:
             temporary.write_text(f"{batch.end.sequence} {batch.end.offset}\n", "ascii")
             os.replace(temporary, path)
 
+    def finish(self) -> None:
+        """Count in `cut`, too, what cannot be read at the end of a journal that is read and not written any more."""
+        with self.lock:
+            batch, end, _ = self._read(1)
+            if batch is None:
+                self.cut += self._unreadable(end)
+
     def discard(self) -> None:
         """Delete the acknowledged rest of a journal that is closed and read to its end."""
         with self.lock:
@@ -189,7 +196,7 @@ class JournalReader:
         try:
             with (self._folder / segment_name(self.signal, self._position.sequence)).open("rb") as file:
                 file.seek(offset)
-                return len(file.read().rstrip(b"\0"))
+                return end_of_content(file.read())
         except FileNotFoundError:
             return 0
 
@@ -248,4 +255,4 @@ def end_of_segment(path: Path) -> int:
         file.seek(0)
         data = file.read()
     # Zeros may be the end of a record too.
-    return max(end_of_records(data, HEADER_SIZE), len(data.rstrip(b"\0")))
+    return max(end_of_records(data, HEADER_SIZE), end_of_content(data))

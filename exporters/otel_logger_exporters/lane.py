@@ -99,11 +99,7 @@ class Lane:
         self.has_caught_up = False
         cut = self.reader.cut
         batch = self.reader.next_batch(self._limit)
-        if self.reader.cut > cut:
-            self._ledger.warn(
-                f"damage {self.signal.value}",
-                f"{self.reader.cut - cut} bytes of recorded {self.signal.value} are damaged on disk and are not sent.",
-            )
+        self._tell_damage(cut)
         if batch is None:
             return Progress.EMPTY
         encoded = self._encode(batch)
@@ -133,11 +129,24 @@ class Lane:
                 self._transport = self._connect()
             self._transport.send(body, min(timeout, self._timeout))
 
+    def finish(self) -> None:
+        """Tell what is damaged at the end of a journal that is sent and not written any more."""
+        cut = self.reader.cut
+        self.reader.finish()
+        self._tell_damage(cut)
+
     def close(self) -> None:
         """Close the connection."""
         if self._transport is not None:
             self._transport.close()
             self._transport = None
+
+    def _tell_damage(self, before: int) -> None:
+        if (cut := self.reader.cut) > before:
+            self._ledger.warn(
+                f"damage {self.signal.value}",
+                f"{cut} bytes of recorded {self.signal.value} are damaged on disk and are not sent.",
+            )
 
     def _forget(self, batch: Batch, encoded: Encoded, refused: int) -> None:
         self._ledger.deliver(self.signal, batch.items, refused)
@@ -165,9 +174,12 @@ class Lane:
                 self._limit = len(batch.contents) // 2
                 return Progress.DELIVERED
             path = self._rejected.put(self.signal, encoded.bodies[taken:], said, self._clock.time_ns())
+            kind, fate = "refused", f"kept in {path}"
+            if path is None:
+                kind, fate = "rejected", "lost from here on: what is kept has a tenth of OTEL_LOGGER_JOURNAL_MAX_BYTES"
             self._ledger.warn(
-                f"refused {self.signal.value}",
-                f"The endpoint refuses {self.signal.value} ({said}). What it refuses is kept in {path}.",
+                f"{kind} {self.signal.value}",
+                f"The endpoint refuses {self.signal.value} ({said}). What it refuses is {fate}.",
             )
             self._forget(batch, encoded, batch.items)
             return Progress.DELIVERED

@@ -37,6 +37,9 @@ UPKEEP_INTERVAL = 1.0
 WRITE_INTERVAL = 0.2
 """Seconds that what is recorded waits in memory where it cannot be written at once."""
 
+CLOSING_PATIENCE = 1.0
+"""Seconds that closing waits at least for a disk that is at work."""
+
 
 class Outbox:
     """Keeps what is recorded in a folder's journals and sends each signal that has an endpoint.
@@ -90,7 +93,7 @@ class Outbox:
             if routes.of(signal).destination is not Destination.NONE
         }
         self._ready: dict[Signal, bytes] = {}
-        self._rejected = RejectedFolder(folder / "rejected")
+        self._rejected = RejectedFolder(folder / "rejected", self._space.max_rejected)
         self._lanes: dict[Signal, Lane] = {}
         for signal in self._journals:
             if (endpoint := routes.of(signal).endpoint) is not None:
@@ -177,7 +180,7 @@ class Outbox:
 
     def flush(self, timeout: float) -> bool:
         """Write what is in memory and attempt at once to send everything; return whether nothing is left to send."""
-        if sys.is_finalizing():
+        if sys.is_finalizing() or not self._sender.is_alive:
             self._tend()
         return self._sender.flush(timeout)
 
@@ -187,15 +190,17 @@ class Outbox:
         self._sender.stop(timeout)
         # What it has found out is counted then.
         self._upkeep.stop(deadline - self._clock.monotonic())
+        # A disk that is slow and no more than that is waited for.
+        deadline = max(deadline, self._clock.monotonic() + CLOSING_PATIENCE)
         for signal, journal in self._journals.items():
             try:
-                journal.close()
+                journal.close(max(0.0, deadline - self._clock.monotonic()))
                 lane = self._lanes.get(signal)
                 # A sender that is still in a request when the deadline has passed may yet acknowledge it.
                 if lane is not None and not self._sender.is_alive:
                     lane.reader.discard()
             except FileNotFoundError as error:
-                self._count_deleted(signal, journal, error)
+                self._count_deleted(signal, journal, self._gone(signal, journal), error)
             except OSError as error:
                 self._ledger.warn("disk", f"Closing the journal of {signal.value} failed: {error}")
             self._count(journal)
@@ -244,8 +249,10 @@ class Outbox:
     def _tend_journal(self, signal: Signal, journal: Journal) -> None:
         try:
             journal.tend()
+            if gone := self._gone(signal, journal):
+                self._count_deleted(signal, journal, gone, "segments that had ended are gone")
         except FileNotFoundError as error:
-            self._count_deleted(signal, journal, error)
+            self._count_deleted(signal, journal, self._gone(signal, journal), error)
             self._restore()
         except OSError as error:
             self._ledger.warn(
@@ -262,12 +269,11 @@ class Outbox:
                 journal.signal, lost, "disk", f"Recorded {journal.signal.value} are lost, the disk has not taken them"
             )
 
-    def _count_deleted(self, signal: Signal, journal: Journal, error: OSError) -> None:
+    def _count_deleted(self, signal: Signal, journal: Journal, gone: int, error: object) -> None:
         """Count what was in files that were deleted, mostly with the folder; what is in memory is not lost."""
-        explanation = f"Somebody deleted {self.folder} with the {signal.value} in it: {error}"
+        explanation = f"Somebody deleted or renamed {self.folder} with the {signal.value} in it: {error}"
         # Two threads may find it deleted at once.
         with self._counting:
-            gone = journal.take_lost()
             lost = self._ledger.outstanding(signal) - journal.waiting_items
             if any(is_begun(path) for _, path in segments_of(self.folder, signal)):
                 # Of what was in those that are gone a part may be delivered, which cannot be told any more.
@@ -276,6 +282,13 @@ class Outbox:
                 self._ledger.lose(signal, lost, "deleted", explanation)
             else:
                 self._ledger.warn("deleted", explanation)
+
+    def _gone(self, signal: Signal, journal: Journal) -> int:
+        """Return the items of ended segments that somebody has deleted, who is not their reader."""
+        if (lane := self._lanes.get(signal)) is None:
+            return journal.take_gone(0)
+        with lane.reader.lock:
+            return journal.take_gone(lane.reader.position.sequence)
 
     def _weigh(self) -> None:
         """Tell the ledger how large the journals are, and hold what is unsent against its bound."""

@@ -15,10 +15,13 @@ from typing import Protocol
 from otel_logger_exporters.extents import is_shared
 from otel_logger_exporters.segments import HEADER_SIZE, SEAL_SIZE, pack_seal
 
-__all__ = ["MappedFile", "PlainFile", "SegmentFile"]
+__all__ = ["MappedFile", "PlainFile", "SegmentFile", "is_there"]
 
 _CHUNK_SIZE = 2**18
 _CHUNK = bytes(_CHUNK_SIZE)
+
+_NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESTALE})
+"""The last is said on a shared file system of what another machine has deleted."""
 
 
 class SegmentFile(Protocol):
@@ -108,8 +111,7 @@ class MappedFile:
     @property
     def is_gone(self) -> bool:
         """Whether the file was deleted, or cut by somebody else."""
-        status = os.fstat(self._file)
-        return status.st_nlink == 0 or status.st_size < self.capacity
+        return _is_gone(self._file, self.capacity)
 
     @property
     def is_shared(self) -> bool:
@@ -172,8 +174,7 @@ class PlainFile:
     @property
     def is_gone(self) -> bool:
         """Whether the file was deleted, or cut by somebody else."""
-        status = os.fstat(self._file)
-        return status.st_nlink == 0 or status.st_size < self.size
+        return _is_gone(self._file, self.size)
 
     @property
     def is_shared(self) -> bool:
@@ -216,3 +217,25 @@ class PlainFile:
     def _mend(self) -> None:
         os.ftruncate(self._file, self.size)
         self._is_torn = False
+
+
+def is_there(path: Path) -> bool:
+    """Tell whether there is anything under a name; True where that cannot be told."""
+    try:
+        return _status(path) is not None
+    except OSError:
+        return True
+
+
+def _is_gone(file: int, size: int) -> bool:
+    status = _status(file)
+    return status is None or status.st_nlink == 0 or status.st_size < size
+
+
+def _status(file: Path | int) -> os.stat_result | None:
+    try:
+        return os.stat(file)
+    except OSError as error:
+        if error.errno in _NOT_THERE:
+            return None
+        raise

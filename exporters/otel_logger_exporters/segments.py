@@ -9,7 +9,7 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from otel_logger_exporters.records import Kind, Record, pack_record, read_records
+from otel_logger_exporters.records import Kind, Record, end_of_content, pack_record, read_records
 from otel_logger_exporters.signals import Signal
 
 __all__ = [
@@ -125,5 +125,5 @@ def read_segment(data: bytes | memoryview) -> Segment | None:
             return Segment(header, tuple(records), sealed=True, damaged=damaged, cut=0)
         records.append(record)
         end = record.end
-    cut = len(bytes(view[end:]).rstrip(b"\0"))
+    cut = end_of_content(bytes(view[end:]))
     return Segment(header, tuple(records), sealed=False, damaged=False, cut=cut)

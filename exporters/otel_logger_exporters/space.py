@@ -15,6 +15,10 @@ FLOOR_SHARE = 0.05
 """The floor where none is set is the smaller of the two: bytes, and the share of the file system."""
 
 
+REJECTED_SHARE = 0.1
+"""The share of the bound on what is unsent that may be taken by what an endpoint has refused, and is kept."""
+
+
 class OverLimitError(OSError):
     """So much is unsent that this is not taken any more."""
 
@@ -40,6 +44,11 @@ class Space:
     max_unsent: int | None = None
     min_free: int | None = None
     free: Callable[[Path], tuple[int, int]] = free_bytes
+
+    @property
+    def max_rejected(self) -> int | None:
+        """Bytes that refused requests may take; None: any."""
+        return None if self.max_unsent is None else int(self.max_unsent * REJECTED_SHARE)
 
     def floor(self, total: int) -> int:
         """Return the bytes of a file system of `total` bytes that are to stay free."""

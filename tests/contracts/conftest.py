@@ -1,12 +1,18 @@
-"""Fixtures of the contract tests of transports: each protocol, a server of it, and transports that are closed."""
+"""Fixtures of the contract tests.
 
-from collections.abc import Callable, Iterator
+Of transports: each protocol, a server of it, and transports that are closed. Of deaths: children beside collectors."""
+
+import contextlib
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from otel_logger_exporters.signals import Signal
 from otel_logger_exporters.transports import Transport, open_transport
+from tests.children import COLLECTORS, ENOUGH, HEAD, OPEN, Begin, Child, Collector
 from tests.exports import AGENT, PROTOCOLS, make_endpoint
 from tests.otlp_server import OtlpServer
 
@@ -36,3 +42,41 @@ def connect(protocol: str) -> Iterator[Callable[..., Transport]]:
     yield connect_to
     for transport in opened:
         transport.close()
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Begin]:
+    """Return a function that begins a program, with a logger, beside a collector of its own."""
+    with contextlib.ExitStack() as stack:
+
+        def run(
+            program: str,
+            kind: str = "up",
+            protocol: str = "http/protobuf",
+            *,
+            opening: str = OPEN,
+            **environ: str,
+        ) -> tuple[Child, Collector]:
+            collector = stack.enter_context(Collector(kind, protocol))
+            folder = tmp_path / kind
+            folder.mkdir()
+            text = HEAD + opening + textwrap.dedent(program)
+            child = stack.enter_context(Child(text, folder, collector.environ | environ))
+            child.wait_for("folder")
+            return child, collector
+
+        yield run
+
+
+@pytest.fixture
+def begin_with_each(begin: Begin) -> Callable[..., list[tuple[Child, Collector]]]:
+    """Return a function that begins a program beside a collector of each kind, and waits until each has logged."""
+
+    def run(program: str, kinds: Iterable[str] = COLLECTORS) -> list[tuple[Child, Collector]]:
+        begun = [begin(program, kind, COLLECTORS[kind]) for kind in kinds]
+        for child, collector in begun:
+            child.wait_for("step", ENOUGH)
+            collector.wait_until_used()
+        return begun
+
+    return run

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 
 from otel_logger import OTelLogger, read_run
 from otel_logger.cli import app
+from otel_logger_exporters.journal_reader import end_of_segment
 from otel_logger_exporters.signals import Signal
 from tests.otlp_server import OtlpServer, Reply
 
@@ -227,6 +229,53 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert {"1", "2"} == instances
     assert log.run_dir is not None
     assert [] == list(log.run_dir.rglob("*.seg"))
+
+
+def die_after(action: str, tmp_path: Path, endpoint: str) -> Path:
+    """Have another process record ten values, do something, and be killed; return its journal of metrics."""
+    program = f"""
+import os, signal
+from otel_logger import OTelLogger
+log = OTelLogger(run_name="run", environ={{
+    "OTEL_LOGGER_DIR": {str(tmp_path / "logs")!r}, "OTEL_EXPORTER_OTLP_ENDPOINT": {endpoint!r},
+}})
+for step in range(10):
+    log.log_metrics({{"loss": float(step)}}, step)
+{action}
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", program], check=False, capture_output=True)
+    (path,) = (tmp_path / "logs").rglob("metrics-*.seg")
+    return path
+
+
+def test_a_restart_gives_back_what_a_delivered_attempt_holds_of_the_disk(tmp_path: Path) -> None:
+    """A killed run whose data had all arrived leaves files of eight megabytes: the next attempt deletes them."""
+    with OtlpServer("http/protobuf") as server:
+        left = die_after("assert log.flush()", tmp_path, server.endpoint)
+        assert left.stat().st_size > 2**20
+        environ = {"OTEL_LOGGER_DIR": str(tmp_path / "logs"), "OTEL_EXPORTER_OTLP_ENDPOINT": server.endpoint}
+        with OTelLogger(run_name="run", environ=environ) as log:
+            log.log_metrics({"loss": 10.0}, 10)
+        arrived = losses(server)
+
+    assert [float(step) for step in range(11)] == [value for _, value in arrived]
+    assert [] == list((tmp_path / "logs").rglob("*.seg"))
+
+
+def test_what_cannot_be_read_of_a_dead_run_is_told(tmp_path: Path, sync: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """A page that the machine lost hides what is behind it: the rest is sent, and how much is not is said."""
+    path = die_after("", tmp_path, "http://127.0.0.1:9")
+    end = end_of_segment(path)
+    data = path.read_bytes()
+    path.write_bytes(data[: end - 300] + bytes(100) + data[end - 200 :])
+    with OtlpServer("http/protobuf") as server:
+        code, _, _ = sync(server.endpoint)
+        arrived = losses(server)
+
+    assert 0 < len(arrived) < 10
+    assert 0 == code
+    assert re.search(r"\d\d\d bytes of recorded metrics are damaged on disk and are not sent", caplog.text)
 
 
 def test_what_may_have_a_live_writer_on_another_machine_is_adopted_when_its_lease_is_over(tmp_path: Path) -> None:

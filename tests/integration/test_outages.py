@@ -233,6 +233,19 @@ def test_a_collector_that_comes_up_later(
     assert len(stats["warnings"]) == len(set(stats["warnings"])), "each kind is told once a minute"
 
 
+def test_calls_of_a_thousand_metrics_wait_no_longer(collector: Collector, training: Training, tmp_path: Path) -> None:
+    """A large row is written as a small one is, while the sender encodes what the Collector does not take."""
+    training.open(environ(tmp_path, collector, "http/protobuf", OTEL_LOGGER_SHUTDOWN_TIMEOUT="0"))
+    warm_up(training)
+    training.ask("widen", calls=1200, pace=0.002)
+    training.ask("close")
+    account = training.end()
+
+    assert [] == account.raised
+    assert len(account.waits("broad", WAIT_BOUND)) <= CHANCE, account.figures("broad")
+    assert max(account.waits("broad"), default=0.0) < OTHER_WAIT_BOUND
+
+
 def test_a_collector_that_comes_up_after_the_end_of_the_run(
     collector: Collector, training: Training, tmp_path: Path, report: Any
 ) -> None:

@@ -137,6 +137,16 @@ class Trainee:
             time.sleep(pace)
         yield {"peak": max(peak, memory())}
 
+    def widen(self, calls: int, pace: float) -> Iterator[Any]:
+        """Logs 1,000 metrics in each of `calls` calls, every `pace` seconds."""
+        for index in range(calls):
+            number = self._next()
+            metrics = {f"broad/{column}": float(number) for column in range(1000)}
+            self._measured("broad", number, self.log.log_metrics, metrics, number)
+            yield {"at": index}
+            time.sleep(pace)
+        yield {}
+
     def flush(self, timeout: float) -> dict[str, Any]:
         """Flushes; says whether nothing is left."""
         return {"empty": self.log.flush(timeout)}

@@ -38,3 +38,15 @@ def test_links_between_documents_lead_somewhere(page: str) -> None:
     targets = re.findall(r"\]\((?!https?://)([^)#]+)", (DOCS / page).read_text("utf-8"))
 
     assert [] == [target for target in targets if not (DOCS / target).exists()]
+
+
+def test_the_tests_that_the_page_on_reliability_names_exist() -> None:
+    """Whoever doubts a line of docs/reliability.md finds what tests it."""
+    import re
+
+    named_there = re.findall(
+        r"`((?:unit|contracts|integration|crash)/\w+\.py)`", (DOCS / "reliability.md").read_text("utf-8")
+    )
+
+    assert named_there
+    assert [] == [name for name in named_there if not (DOCS.parent / "tests" / name).exists()]

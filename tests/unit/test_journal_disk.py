@@ -3,11 +3,12 @@
 import errno
 import os
 import shutil
+import threading
 
 import pytest
 
 from otel_logger_exporters.records import Kind
-from otel_logger_exporters.segments import HEADER_SIZE
+from otel_logger_exporters.segments import HEADER_SIZE, read_segment
 from tests.journals import disk_with, files, journal_in, numbered, payloads, segments
 
 
@@ -140,6 +141,23 @@ def test_memory_that_is_full_says_what_is_wrong_with_the_disk(make, disk, tmp_pa
     assert [b"first", *accepted, b"after"] == payloads(tmp_path)
 
 
+@pytest.mark.parametrize("mapped", [True])
+def test_a_disk_without_room_is_not_asked_at_each_call(make, disk):
+    """Each attempt costs what the training could use; the background comes back to it by itself."""
+    wakes = []
+    journal = make(wake=lambda: wakes.append(None))
+    append(journal, b"1")
+    begun = len(wakes)
+    append(journal, b"2")
+    assert begun < len(wakes)
+    disk.trouble = OSError(errno.ENOSPC, "full")
+    with pytest.raises(OSError, match="full"):
+        journal.tend()
+    wakes.clear()
+    append(journal, *numbered(10))
+    assert [] == wakes
+
+
 def test_a_head_waits_with_the_records_behind_it(make, disk, tmp_path):
     """A segment that could not be made has what is kept at its head when it is."""
     journal = make(segment_size=256)
@@ -188,7 +206,7 @@ def test_a_folder_that_is_deleted_is_told_once(make, tmp_path, mapped):
     append(journal, b"3")
     with pytest.raises(FileNotFoundError, match="segments that were written to are gone"):
         journal.tend()
-    assert 3 == journal.take_lost()
+    assert 3 == journal.take_gone(0)
     assert 0 == journal.size_after(0, 0)
     generation = journal.generation
     append(journal, *numbered(10))
@@ -205,7 +223,26 @@ def test_a_folder_that_is_deleted_is_told_once(make, tmp_path, mapped):
     assert [*numbered(10), b"x"] == payloads(folder)
     assert {b"r"} == {bytes(segment.records[0].payload) for segment in segments(folder)}
     assert are_sealed(folder)
-    assert 0 == journal.take_lost()
+    assert 0 == journal.take_gone(0)
+
+
+def test_a_folder_that_somebody_renames_is_deleted_as_well(make, tmp_path):
+    """Nobody looks for what is written there: it is counted, and what comes after goes where it is looked for."""
+    journal = make()
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    journal.move(folder)
+    append(journal, b"1")
+    journal.tend()
+    folder.rename(tmp_path / "other")
+    append(journal, b"2")
+    with pytest.raises(FileNotFoundError, match="segments that were written to are gone"):
+        journal.tend()
+    assert 2 == journal.take_gone(0)
+    folder.mkdir()
+    append(journal, b"3")
+    journal.tend()
+    assert [b"3"] == payloads(folder)
 
 
 def test_a_file_that_is_deleted_is_the_only_loss(make, tmp_path):
@@ -216,7 +253,7 @@ def test_a_file_that_is_deleted_is_the_only_loss(make, tmp_path):
     files(tmp_path)[1].unlink()
     with pytest.raises(FileNotFoundError):
         journal.tend()
-    assert 3 == journal.take_lost()
+    assert 3 == journal.take_gone(0)
     append(journal, b"after")
     journal.close()
     assert [*numbered(7), b"after"] == payloads(tmp_path)
@@ -232,7 +269,7 @@ def test_a_file_that_is_cut_by_somebody_else_is_given_up(make, tmp_path):
         journal.tend()
     append(journal, b"2")
     journal.close()
-    assert (1, [b"2"]) == (journal.take_lost(), payloads(tmp_path))
+    assert (1, [b"2"]) == (journal.take_gone(0), payloads(tmp_path))
 
 
 @pytest.mark.parametrize("mapped", [True])
@@ -268,6 +305,32 @@ def test_closing_on_a_full_disk_says_so_and_counts(make, disk, tmp_path, mapped)
     with pytest.raises(OSError, match="the journal is closed"):
         append(journal, b"late")
     journal.close()
+
+
+def test_closing_waits_only_so_long_for_a_disk_that_does_not_answer(make):
+    """What is in memory only is counted as lost, once, and nothing more is taken."""
+    journal = make()
+    append(journal, b"1", b"2")
+    held, released = threading.Event(), threading.Event()
+
+    def hang():
+        with journal.disk:
+            held.set()
+            released.wait()
+
+    thread = threading.Thread(target=hang)
+    thread.start()
+    held.wait()
+    try:
+        for _ in range(2):
+            with pytest.raises(TimeoutError, match="the disk does not answer"):
+                journal.close(0.01)
+    finally:
+        released.set()
+        thread.join()
+    assert 2 == journal.take_lost()
+    with pytest.raises(OSError, match="the journal is closed"):
+        append(journal, b"3")
 
 
 def test_what_one_file_does_not_take_costs_nothing_of_another(make, tmp_path):
@@ -327,3 +390,18 @@ def test_descriptors_are_given_back_whatever_the_disk_does(make, disk, tmp_path)
     with disk_with(0), pytest.raises(OSError, match=r"full|File too large"):
         journal.close()
     assert before == len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize(("since", "expected"), [(0, 9), (2, 6), (4, 0)])
+def test_ended_segments_that_somebody_has_deleted_are_counted_once(make, tmp_path, since, expected):
+    """Those before a number are none: their reader, which is that far, has deleted them."""
+    journal = make(segment_size=512)
+    for count in range(4):
+        append(journal, *[bytes(100)] * 3 if count < 3 else [bytes(100)])
+        journal.tend()
+    ended = files(tmp_path)[:3]
+    assert [3, 3, 3] == [sum(r.kind == Kind.OTLP for r in read_segment(path.read_bytes()).records) for path in ended]
+    for path in ended:
+        path.unlink()
+    journal.tend()
+    assert [expected, 0] == [journal.take_gone(since), journal.take_gone(since)]

@@ -190,7 +190,7 @@ def test_deleted_folders_are_the_only_loss(mapped, actions):
                     journal.tend()
                 except FileNotFoundError:
                     folder.mkdir(exist_ok=True)
-                lost += journal.take_lost()
+                lost += journal.take_gone(0)
             elif folder.exists():
                 deleted |= set(map(int, payloads(folder, signal=Signal.LOGS)))
                 unnoticed |= set(range(accepted)) - deleted

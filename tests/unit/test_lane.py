@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from otel_logger_exporters.answers import Answer, Verdict
-from otel_logger_exporters.journal_reader import JournalReader
+from otel_logger_exporters.journal_reader import JournalReader, end_of_segment
 from otel_logger_exporters.lane import (
     CONFIGURATION_INTERVAL,
     LONGEST_BACKOFF,
@@ -21,6 +21,7 @@ from otel_logger_exporters.payloads import Frame
 from otel_logger_exporters.records import Kind
 from otel_logger_exporters.rejected import RejectedFolder
 from otel_logger_exporters.schedules import Schedule
+from otel_logger_exporters.segments import HEADER_SIZE
 from otel_logger_exporters.signals import Signal
 from tests.journals import journal_in
 
@@ -286,6 +287,19 @@ def test_what_cannot_be_set_aside_waits(bench):
     assert (0, 0, 1) == bench.counts()
 
 
+def test_refused_data_beyond_the_bound_of_what_is_kept_is_counted_and_told(bench, caplog):
+    """It is not in the way of what follows, for which the bound on unsent data is meant."""
+    bench.lane._rejected = RejectedFolder(bench.folder / "rejected", 2 * 4096)
+    bench.refuse("a", "b", "d")
+    bench.put(*"abcd")
+    assert Progress.EMPTY is bench.drain()
+    assert {"a"} == bench.rejected()
+    assert (1, 3, 0) == bench.counts()
+    kept, lost = caplog.messages
+    assert f"What it refuses is kept in {bench.folder / 'rejected'}." in kept
+    assert "What it refuses is lost from here on: what is kept has a tenth of OTEL_LOGGER_JOURNAL_MAX_BYTES." in lost
+
+
 def test_a_division_survives_a_failure_in_between(bench):
     """An outage in the midst of the division loses neither the place nor the count."""
     bench.put(*(f"r{n}" for n in range(8)))
@@ -420,6 +434,31 @@ def test_damage_is_told(bench, tmp_path, caplog):
     assert Progress.EMPTY is bench.drain()
     assert [b"a", b"b"] == bench.transport.sent
     assert ["6 bytes of recorded logs are damaged on disk and are not sent."] == caplog.messages
+
+
+def test_damage_at_the_end_of_a_journal_that_is_finished_is_told(bench, tmp_path, caplog):
+    """While it was written it might have been a record in the making; behind it nothing can be read."""
+    bench.put("a", "b", "c")
+    path = tmp_path / "logs-00000001.seg"
+    size = (end_of_segment(path) - HEADER_SIZE) // 3
+    with path.open("r+b") as file:
+        file.seek(HEADER_SIZE + size + size // 2)
+        file.write(b"x")
+    assert Progress.EMPTY is bench.drain()
+    assert [b"a"] == bench.transport.sent
+    assert [] == caplog.messages
+    bench.lane.finish()
+    assert [f"{2 * size} bytes of recorded logs are damaged on disk and are not sent."] == caplog.messages
+
+
+def test_a_whole_journal_is_finished_without_a_word(bench, caplog):
+    """Zeros behind its records, or its seal, are no damage."""
+    bench.put("a")
+    bench.drain()
+    bench.lane.finish()
+    bench.journal.close()
+    bench.lane.finish()
+    assert [] == caplog.messages
 
 
 def test_a_closed_lane_gives_its_connection_back(bench):

@@ -423,7 +423,7 @@ def test_a_deleted_folder_is_made_again(make, tmp_path, mapped, caplog):
     assert {"deleted": 99} == box.stats().dropped
     assert dict.fromkeys(stats.kept, 10) == box.stats().kept
     assert list(range(33, 43)) == box.on_disk(Signal.TRACES)
-    assert f"Somebody deleted {tmp_path / 'writer'} with the " in caplog.text
+    assert f"Somebody deleted or renamed {tmp_path / 'writer'} with the " in caplog.text
 
 
 def test_what_comes_after_a_deletion_is_sent(make, tmp_path):
@@ -555,6 +555,17 @@ def test_near_the_bound_of_unsent_data_the_least_important_is_given_up_first(mak
     assert lost == unsent.box.stats().dropped["limit"]
 
 
+def test_refused_data_alone_does_not_reach_the_bound(make):
+    """An endpoint that refuses everything must not end the recording for one that takes it."""
+    with OtlpServer("http/protobuf") as server:
+        server.answer_with(*[Reply(http=400, message="bad")] * 100)
+        unsent = _Unsent(make, _environ(server.endpoint, "http/protobuf"))
+        unsent.box.put(range(50), [Signal.LOGS])
+        unsent.box.outbox.flush(PATIENCE)
+        assert unsent.LIMIT * 0.05 < unsent.size() < unsent.LIMIT * 0.15
+        assert 4 == len(unsent.taken())
+
+
 def test_what_is_kept_locally_has_no_bound(make):
     """Nothing waits for an endpoint there; only the floor of free disk stands before it."""
     unsent = _Unsent(make, {})
@@ -652,6 +663,16 @@ def test_a_failing_housekeeping_does_not_keep_buffers_from_the_disk(make, caplog
     records = read_segment((box.outbox.folder / "logs-00000001.seg").read_bytes()).records
     assert 3 == sum(record.kind == Kind.OTLP for record in records)
     assert "RuntimeError('ouch')" in caplog.text
+
+
+def test_a_flush_without_threads_writes_what_is_in_memory(make):
+    """Where none can be started, as under a limit of processes, what is recorded is not kept in memory to the end."""
+    box = make({}, mapped=False)
+    box.outbox._sender.stop(PATIENCE)
+    box.outbox._upkeep.stop(PATIENCE)
+    box.put(range(3), [Signal.LOGS])
+    assert not box.outbox.flush(PATIENCE)
+    assert list(range(3)) == box.on_disk()
 
 
 def test_nobody_listens(make, protocol):

@@ -1,11 +1,13 @@
 """Records survive the way to bytes and back; of what is torn or damaged, the records before it are read."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_logger_exporters.records import (
     RECORD_OVERHEAD,
     Kind,
+    end_of_content,
     end_of_records,
     is_written,
     pack_record,
@@ -30,6 +32,13 @@ def _read(data, start=0):
 def test_records_come_back_as_they_were(records):
     """What is packed is read: kinds and payloads, in order."""
     assert records == _read(_packed(records))
+
+
+@pytest.mark.parametrize("zeros", [0, 1, 2**16 - 1, 2**16, 2**16 + 1, 3 * 2**16 + 5])
+@pytest.mark.parametrize("content", [b"", b"x", b"x\0y", b"x" + bytes(70_000) + b"y"])
+def test_the_end_of_content_is_behind_its_last_byte_that_is_not_zero(content, zeros):
+    """However many zeros are behind it or in it."""
+    assert len(content) == end_of_content(content + bytes(zeros))
 
 
 @quick

@@ -73,6 +73,15 @@ def _bits(value):
     return value if isinstance(value, int) else struct.pack("<d", value)
 
 
+@pytest.mark.parametrize("step_metric", ["step", None])
+def test_a_request_is_encoded_as_protobuf_would_encode_it(step_metric):
+    """It is joined from the encodings of its points, and is the same to the byte."""
+    rows = [_row({"Loss": 0.0, "n": -3, "": math.nan}, time_ns, step) for time_ns, step in ((0, 0), (7, None), (9, -1))]
+    (body,) = metric_requests(rows, RESOURCE_BYTES, _vocabulary(step_metric=step_metric)).bodies
+    (request,) = _parsed([body])
+    assert request.SerializeToString() == body
+
+
 def test_each_value_is_a_point_with_its_step_beside_it():
     """The companion has the time and the key of its point, and the step as an int."""
     requests = metric_requests([_row({"Loss": 0.5, "n": 3}, 7, 11)], RESOURCE_BYTES, VOCABULARY)

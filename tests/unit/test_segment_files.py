@@ -1,11 +1,12 @@
 """Segment files take records whole or not at all, and are closed without harm whatever has become of them."""
 
+import errno
 import os
 
 import pytest
 
 from otel_logger_exporters.records import Kind, pack_record
-from otel_logger_exporters.segment_files import MappedFile, PlainFile
+from otel_logger_exporters.segment_files import MappedFile, PlainFile, is_there
 from otel_logger_exporters.segments import HEADER_SIZE, SegmentHeader, read_segment
 from otel_logger_exporters.signals import Signal
 from tests.journals import disk_with, in_child
@@ -138,6 +139,26 @@ def test_a_file_that_is_deleted_is_gone(make, path):
     file.append(record(b"a"), 1)
     file.finish()
     assert not path.exists()
+
+
+@pytest.mark.parametrize(("number", "is_lasting"), [(errno.ESTALE, True), (errno.ENOTDIR, True), (errno.EIO, False)])
+def test_a_file_that_its_server_has_forgotten_is_gone(make, path, monkeypatch, number, is_lasting):
+    """So it is on NFS when another machine has deleted it, and for ever; any other trouble may pass."""
+    file = make()
+
+    def stat(*_):
+        raise OSError(number, "no")
+
+    with monkeypatch.context() as patch:
+        # No local file system says so.
+        patch.setattr("otel_logger_exporters.segment_files.os.stat", stat)
+        if is_lasting:
+            assert (True, False) == (file.is_gone, is_there(path))
+        else:
+            with pytest.raises(OSError, match="no"):
+                assert file.is_gone
+            assert is_there(path)
+    assert (False, True) == (file.is_gone, is_there(path))
 
 
 def test_a_file_that_is_moved_is_not_gone(make, path):

@@ -223,6 +223,27 @@ def test_a_second_one_does_not_break_what_the_first_has_set_off(steps: Steps) ->
     assert ["finish"] == steps.done
 
 
+def test_it_stays_until_what_the_first_has_set_off_is_over(steps: Steps) -> None:
+    """The session is finished on the way out; other clean-up follows, and must not be broken off either."""
+    session = Termination(steps.finish)
+
+    def train() -> None:
+        try:
+            terminate()
+        finally:
+            session.close()
+            terminate()
+            steps.finish()
+
+    with pytest.raises(SystemExit):
+        train()
+    assert ["finish"] == steps.done
+
+    # The program has caught it and goes on: the next session takes the handler with it.
+    Termination(steps.finish).close()
+    assert signal.SIG_DFL == signal.getsignal(signal.SIGTERM)
+
+
 def test_an_exit_of_the_programs_own_does_not_hide_it(steps: Steps) -> None:
     """Only SystemExit(143) is taken for the end by SIGTERM."""
     Termination(steps.finish)

@@ -75,6 +75,26 @@ def test_an_unused_writer_is_not_bound_by_time(make: Callable[[], Writer], clock
     assert not writer.folder.exists()
 
 
+def test_what_is_recorded_stays_whatever_breaks_off_the_first_call(
+    make: Callable[[], Writer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interrupt while the first call looks for earlier runs leaves its row on disk: the folder is not unused."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    writer = make()
+    assert not writer.is_used
+    with monkeypatch.context() as patch:
+        patch.setattr(writer._place, "known", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            writer.log_metrics({"loss": 1.0}, 1)
+    assert writer.is_used
+    writer.close(5.0)
+
+    assert [1.0] == read_run(writer.folder).metrics["value"]
+
+
 def test_times_never_repeat_while_the_clock_stands(make: Callable[[], Writer], clock: FakeClock) -> None:
     """Calls within one millisecond are a millisecond apart, so that Prometheus keeps each."""
     writer = make()
