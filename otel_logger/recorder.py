@@ -79,10 +79,6 @@ class Recorder:
         with self._lock:
             self._write(tuple(metrics), kinds, tuple(metrics.values()), time_ns, NO_STEP if step is None else step)
 
-    def abandon(self) -> None:
-        """Take a new lock in the child of a fork, where the parent's may be held for ever."""
-        self._lock = threading.RLock()
-
     def _record_mixed(self, metrics: Mapping[Any, Any], step: int) -> tuple[bool, Leftover | None]:
         keys: list[Any] = []
         kinds: list[str] = []

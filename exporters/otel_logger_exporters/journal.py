@@ -36,6 +36,8 @@ def journal_refusal(signal: Signal, error: OSError) -> tuple[str, str]:
     """Return the reason and the explanation by which a ledger counts what `append` did not take."""
     if isinstance(error, OverLimitError):
         return "limit", f"{signal.value.capitalize()} are lost: {error.strerror}"
+    if error.errno == errno.EBADF:
+        return "closed", f"{signal.value.capitalize()} that come as the logger closes are lost"
     return "disk", f"{signal.value.capitalize()} are lost, the disk does not take them: {error}"
 
 

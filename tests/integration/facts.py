@@ -138,7 +138,11 @@ def facts_of_folder(run: Run) -> Facts:
 
 
 def paired(points: tuple[MetricPoint, ...]) -> tuple[ValueFact, ...]:
-    """Each value with the step of its companion: the point of `training.step` with the same key and time."""
+    """Each value with the step of its companion: the point of `training.step` with the same key and time.
+
+    What otel_logger says of itself is left out.
+    """
+    points = tuple(point for point in points if not point.name.startswith("otel_logger."))
     steps: dict[tuple[str, int], Any] = {}
     for point in points:
         if point.name == names.STEP:

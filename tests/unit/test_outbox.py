@@ -251,6 +251,16 @@ def test_undelivered_data_stays_and_delivered_goes(make):
     assert {"metrics": 5, "logs": 0, "traces": 0} == box.stats().waiting
 
 
+def test_what_comes_as_the_journals_are_closed_is_counted_as_such(make):
+    """A call of another thread may be under way then; nothing is wrong with the disk."""
+    box = make({})
+    box.outbox.close(PATIENCE)
+    box.outbox.put(Signal.LOGS, frame_of(Signal.LOGS, 1))
+    Recorder(box.outbox.journal(Signal.METRICS), Stamper(SystemClock.time_ns), box.ledger).record({"loss": 1.0}, 1)
+    assert {"closed": 2} == box.stats().dropped
+    assert "Metrics that come as the logger closes are lost (2 so far)" == box.stats().last_error
+
+
 def test_closing_does_not_outlast_its_time(make):
     """An endpoint that does not answer keeps neither flush nor close beyond what they were given; data stays."""
     with OtlpServer("http/protobuf") as server:
