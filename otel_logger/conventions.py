@@ -27,11 +27,15 @@ __all__ = [
     "EVENT_TABLE",
     "EVENT_TRACE",
     "EVENT_VALUES",
+    "HPARAM_INFO",
+    "HPARAM_KEY",
     "HPARAM_PREFIX",
+    "HPARAM_VALUE",
     "IMAGE_COUNT",
     "IMAGE_HEIGHT",
     "IMAGE_INDEX",
     "IMAGE_WIDTH",
+    "LAST_STEP_TIMESTAMP",
     "LOCAL_RANK",
     "LOG_RECORD_UID",
     "LONGEST_NAME",
@@ -41,18 +45,31 @@ __all__ = [
     "OUTCOME_FAILED",
     "OUTCOME_FINISHED",
     "OUTCOME_INTERRUPTED",
+    "OUTCOME_LOST",
     "OUTCOME_PREEMPTED",
     "OUTCOME_STORED",
+    "PHASE",
+    "PHASE_CHECKPOINT",
+    "PHASE_COMPUTE",
+    "PHASE_DATA",
+    "PHASE_EVAL",
+    "PHASE_OTHER",
+    "PHASE_TIME",
+    "POSITION_EPOCH",
+    "POSITION_STEP",
     "PROCESS_PID",
+    "PROGRESS",
     "RANK",
     "RESTART_COUNT",
     "RUN_ATTEMPT",
     "RUN_DURATION",
     "RUN_ID",
+    "RUN_INFO",
     "RUN_NAME",
     "RUN_OUTCOME",
     "RUN_PARENT_ID",
     "RUN_REASON",
+    "SCHEMA_URL",
     "SCOPE_NAME",
     "SCOPE_VERSION",
     "SELF_ADJUSTED",
@@ -67,12 +84,22 @@ __all__ = [
     "SELF_SIGNAL",
     "SELF_SIZE",
     "SELF_WAITING",
+    "SPAN_BACKWARD",
     "SPAN_BATCH",
+    "SPAN_CHECKPOINT",
+    "SPAN_DATA",
     "SPAN_EPOCH",
     "SPAN_EVAL",
     "SPAN_FIT",
+    "SPAN_FORWARD",
     "SPAN_PREDICT",
     "SPAN_RUN",
+    "SPAN_UPLOAD",
+    "STATE",
+    "STATE_CHECKPOINTING",
+    "STATE_EVALUATING",
+    "STATE_STARTING",
+    "STATE_TRAINING",
     "STEP",
     "STEP_UNIT",
     "TABLE_COLUMNS",
@@ -86,6 +113,8 @@ __all__ = [
 
 SCOPE_NAME: Final = "otel_logger"
 SCOPE_VERSION: Final = __version__
+SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.44.0"
+"""The version of OpenTelemetry's conventions whose names are used beside ours: `host.name`, `exception.message`."""
 
 RUN_ID: Final = "training.run.id"
 RUN_NAME: Final = "training.run.name"
@@ -115,6 +144,18 @@ EVENT_TABLE: Final = "training.table"
 EVENT_FILE: Final = "training.file"
 EVENT_TRACE: Final = "training.trace"
 
+POSITION_STEP: Final = "training.position.step"
+POSITION_EPOCH: Final = "training.position.epoch"
+PROGRESS: Final = "training.progress"
+LAST_STEP_TIMESTAMP: Final = "training.last_step.timestamp"
+STATE: Final = "training.state"
+RUN_INFO: Final = "training.run.info"
+HPARAM_INFO: Final = "training.hparam.info"
+HPARAM_KEY: Final = "training.hyperparameter.key"
+HPARAM_VALUE: Final = "training.hyperparameter.value"
+PHASE_TIME: Final = "training.phase.time"
+PHASE: Final = "training.phase"
+
 NAME: Final = "training.name"
 BLOB_URI: Final = "training.blob.uri"
 BLOB_URL: Final = "training.blob.url"
@@ -143,11 +184,28 @@ SPAN_EPOCH: Final = "training.epoch"
 SPAN_BATCH: Final = "training.batch"
 SPAN_EVAL: Final = "training.eval"
 SPAN_PREDICT: Final = "training.predict"
+SPAN_DATA: Final = "training.data"
+SPAN_FORWARD: Final = "training.forward"
+SPAN_BACKWARD: Final = "training.backward"
+SPAN_CHECKPOINT: Final = "training.checkpoint"
+SPAN_UPLOAD: Final = "training.upload"
+
+PHASE_DATA: Final = "data"
+PHASE_COMPUTE: Final = "compute"
+PHASE_EVAL: Final = "eval"
+PHASE_CHECKPOINT: Final = "checkpoint"
+PHASE_OTHER: Final = "other"
+
+STATE_STARTING: Final = "starting"
+STATE_TRAINING: Final = "training"
+STATE_EVALUATING: Final = "evaluating"
+STATE_CHECKPOINTING: Final = "checkpointing"
 
 OUTCOME_FINISHED: Final = "finished"
 OUTCOME_FAILED: Final = "failed"
 OUTCOME_INTERRUPTED: Final = "interrupted"
 OUTCOME_PREEMPTED: Final = "preempted"
+OUTCOME_LOST: Final = "lost"
 OUTCOME_STORED: Final = "stored"
 
 SELF_RECORDED: Final = "otel_logger.items.recorded"

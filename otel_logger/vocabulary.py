@@ -2,7 +2,7 @@
 
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 
-from otel_logger.conventions import METRIC_KEY, SCOPE_NAME, SCOPE_VERSION, STEP, STEP_UNIT, metric_name
+from otel_logger.conventions import METRIC_KEY, SCHEMA_URL, SCOPE_NAME, SCOPE_VERSION, STEP, STEP_UNIT, metric_name
 from otel_logger.settings import Settings
 from otel_logger_exporters.requests import MetricVocabulary
 
@@ -17,5 +17,6 @@ def metric_vocabulary(settings: Settings) -> MetricVocabulary:
         step_metric=STEP if settings.step_series == "metric" else None,
         step_unit=STEP_UNIT,
         scope=InstrumentationScope(name=SCOPE_NAME, version=SCOPE_VERSION),
+        schema_url=SCHEMA_URL,
         nanoseconds=settings.time_resolution == "ns",
     )

@@ -7,13 +7,14 @@ order, and nothing of trainers.
 import os
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import Span
 
@@ -26,7 +27,7 @@ from otel_logger.launch import Launch
 from otel_logger.recorder import Recorder
 from otel_logger.redaction import Redactor
 from otel_logger.resource import resource_attributes
-from otel_logger.self_metrics import encode_self_metrics
+from otel_logger.self_metrics import measure_delivery
 from otel_logger.spans import Spans
 from otel_logger.stamps import Stamper
 from otel_logger.values import key_text, plain, text
@@ -36,6 +37,7 @@ from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.filesystems import file_system_of
 from otel_logger_exporters.items import Severity, encode_resource, encode_spans
 from otel_logger_exporters.ledger import Ledger, Stats
+from otel_logger_exporters.measurements import Measurement, encode_measurements
 from otel_logger_exporters.outbox import Outbox
 from otel_logger_exporters.owner import RENEWAL_INTERVAL
 from otel_logger_exporters.routes import Destination, Route, Routes
@@ -47,6 +49,8 @@ from otel_logger_exporters.upkeep import Upkeep
 __all__ = ["Writer"]
 
 _SCALARS = (str, bool, int, float)
+
+_SCOPE = InstrumentationScope(name=names.SCOPE_NAME, version=names.SCOPE_VERSION)
 
 MOST_TRACES = 1000
 """Traces that become events of one span; further ones become log records. A span is held in memory until it ends and is
@@ -329,7 +333,16 @@ class Writer:
             self.bind()
 
     def _self_metrics(self, stats: Stats) -> bytes:
-        return encode_self_metrics(stats, time_ns=self._clock.time_ns(), start_ns=self._place.writer.started_ns)
+        return self._encode(measure_delivery(stats), self._clock.time_ns())
+
+    def _encode(self, measurements: Iterable[Measurement], time_ns: int) -> bytes:
+        return encode_measurements(
+            measurements,
+            time_ns=time_ns,
+            start_ns=self._place.writer.started_ns,
+            scope=_SCOPE,
+            schema_url=names.SCHEMA_URL,
+        )
 
     def _record_late(self, metrics: Mapping[str, float | int], time_ns: int, step: int | None) -> None:
         if self._recorder is not None:

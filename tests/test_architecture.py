@@ -27,7 +27,7 @@ EXPORTERS = [
         "extents",
         "filesystems",
     }
-    | {"payloads", "records", "signals", "upkeep", "watermarks"},
+    | {"measurements", "payloads", "records", "signals", "upkeep", "watermarks"},
     {
         "blob_url",
         "certificates",

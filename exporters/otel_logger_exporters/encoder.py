@@ -5,7 +5,7 @@ from collections.abc import Callable
 from otel_logger_exporters.journal_reader import Batch
 from otel_logger_exporters.lane import Encoded
 from otel_logger_exporters.payloads import Frame
-from otel_logger_exporters.requests import MetricVocabulary, frame_requests, metric_requests
+from otel_logger_exporters.requests import MetricVocabulary, frame_requests, join_requests, metric_requests
 from otel_logger_exporters.rows import Row
 from otel_logger_exporters.signals import Signal
 
@@ -20,10 +20,11 @@ def batch_encoder(
     def encode(batch: Batch) -> Encoded | None:
         if (message := resource()) is None:
             return None
+        frames = [content for content in batch.contents if isinstance(content, Frame)]
         if signal is Signal.METRICS:
             rows = [content for content in batch.contents if isinstance(content, Row)]
             requests = metric_requests(rows, message, vocabulary)
-            return Encoded(requests.bodies, requests.coalesced)
-        return Encoded(frame_requests([c for c in batch.contents if isinstance(c, Frame)], message))
+            return Encoded(join_requests([*requests.bodies, *frame_requests(frames, message)]), requests.coalesced)
+        return Encoded(frame_requests(frames, message))
 
     return encode

@@ -12,7 +12,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, NumberDataPoint, 
 from otel_logger_exporters.payloads import Frame
 from otel_logger_exporters.rows import Row
 
-__all__ = ["REQUEST_BYTES", "MetricRequests", "MetricVocabulary", "frame_requests", "metric_requests"]
+__all__ = ["REQUEST_BYTES", "MetricRequests", "MetricVocabulary", "frame_requests", "join_requests", "metric_requests"]
 
 REQUEST_BYTES = 3 * 2**20
 """Bytes aimed at per request: gRPC servers refuse over 4 MiB by default; what is added last may be over, hence room."""
@@ -154,6 +154,17 @@ def frame_requests(frames: Iterable[Frame], resource: bytes) -> tuple[bytes, ...
     if parts:
         bodies.append(_field(1, head + b"".join(parts)))
     return tuple(bodies)
+
+
+def join_requests(bodies: Iterable[bytes]) -> tuple[bytes, ...]:
+    """Return requests of one signal as few as REQUEST_BYTES allows: messages put one behind the other are one."""
+    joined: list[bytes] = []
+    for body in bodies:
+        if joined and len(joined[-1]) + len(body) <= REQUEST_BYTES:
+            joined[-1] += body
+        else:
+            joined.append(body)
+    return tuple(joined)
 
 
 def _field(number: int, payload: bytes) -> bytes:

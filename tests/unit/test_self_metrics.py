@@ -1,11 +1,13 @@
 """otel_logger's own metrics say in OTLP what `stats()` says, and arrive where the run's metrics go."""
 
 import pytest
+from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, ScopeMetrics
 
 from otel_logger import conventions as names
-from otel_logger.self_metrics import encode_self_metrics
+from otel_logger.self_metrics import measure_delivery
 from otel_logger_exporters.ledger import Stats
+from otel_logger_exporters.measurements import encode_measurements
 
 COUNTS = {"metrics": 5, "logs": 0, "traces": 2}
 MS = 1_000_000
@@ -14,10 +16,10 @@ MS = 1_000_000
 def encoded(**fields):
     """Return the metrics for some counts, by name."""
     counts = dict.fromkeys(("recorded", "delivered", "refused", "waiting", "kept"), COUNTS)
+    measurements = measure_delivery(Stats(**{**counts, **fields}))
     message = ScopeMetrics.FromString(
-        encode_self_metrics(Stats(**{**counts, **fields}), time_ns=7 * MS + 123, start_ns=3 * MS)
+        encode_measurements(measurements, time_ns=7 * MS + 123, start_ns=3 * MS, scope=InstrumentationScope(name="s"))
     )
-    assert (names.SCOPE_NAME, names.SCOPE_VERSION) == (message.scope.name, message.scope.version)
     return {metric.name: metric for metric in message.metrics}
 
 
