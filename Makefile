@@ -10,6 +10,10 @@ PYTEST := $(BIN)/python -m pytest
 # uv shares one cache between checkouts and links out of it, which for torch saves gigabytes and minutes.
 INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
+# Composer and torch are thousands of modules, which each test that starts a program imports: compiled once, 5 s in place
+# of 20.
+unexport PYTHONDONTWRITEBYTECODE
+
 # What .venv holds, as stamps: `dev` is all but torch, `composer` adds Composer and torch (about 5 GB).
 UV := $(VENV)/.stamp-uv
 DEV := $(VENV)/.stamp-dev
@@ -31,10 +35,10 @@ demo: $(DEV) ## train a small model and show what is recorded
 test: $(DEV) ## the fast tests: units, contracts, architecture; no torch, no server
 	$(PYTEST) tests --ignore=tests/integration -m "not integration and not composer and not collector and not gpu and not stack" $(PYTEST_ARGS)
 
-test-all: test test-integration ## `test`, then everything that needs real Composer or a real Collector
+test-all: test test-integration ## `test`, then everything that needs real Composer, a real Collector or Prometheus
 
 test-integration: $(COMPOSER) ## only what `test-all` adds to `test`
-	@$(PYTHON) tools/servers.py || echo "make: going on without the Collector; the tests that need it are skipped" >&2
+	@$(PYTHON) tools/servers.py || echo "make: going on without what is missing; the tests that need it are skipped" >&2
 	$(PYTEST) tests -m "(integration or composer or collector) and not gpu and not stack" $(PYTEST_ARGS)
 
 test-stack: $(DEV) servers ## the tests against a whole stack: Prometheus, Loki, Tempo
@@ -56,7 +60,7 @@ check: $(DEV) ## lint, formatting and types
 	$(BIN)/mypy
 	$(BIN)/mypy tools
 
-servers: ## build the real Collector, once per machine, into the cache outside this tree (needs Go)
+servers: ## build the real Collector and Prometheus, once per machine, into the cache outside this tree (needs Go)
 	$(PYTHON) tools/servers.py
 
 clean: ## remove .venv and what tools left here; keeps recorded runs and the cache of servers

@@ -59,6 +59,9 @@ class Sink:
 
     def _mark(self, what: str, marks: Mapping[str, bytearray], metric: Any) -> None:
         for point in metric.gauge.data_points:
+            if point.flags:
+                # The end of a series.
+                continue
             key = next(pair.value.string_value for pair in point.attributes if pair.key == METRIC_KEY)
             number = point.as_int if point.HasField("as_int") else int(point.as_double)
             if key not in marks or not 0 <= number < self._calls:

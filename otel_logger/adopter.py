@@ -1,4 +1,4 @@
-"""The adopter, a background thread that sends what earlier attempts at a run have left on disk."""
+"""The adopter, a background thread that tells the ends of earlier attempts at a run and sends what they have left."""
 
 import logging
 import sys
@@ -11,6 +11,7 @@ from otel_logger.launch import Launch
 from otel_logger.syncing import Errand
 from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.ledger import warn
+from otel_logger_exporters.owner import is_owned
 
 __all__ = ["Adopter"]
 
@@ -20,10 +21,11 @@ class _Stopped(Exception):
 
 
 class Adopter:
-    """Sends the journals of dead writers in a run's folder, the oldest first, for as long as the session is open.
+    """Records the end of writers that died in a run's folder, and sends the journals of those that are dead where there
+    is an endpoint, the oldest first, for as long as the session is open.
 
-    One process of a node does it (local rank 0), and only where there is an endpoint. The thread is a daemon: what it
-    has not sent stays on disk, marked as far as it was acknowledged.
+    One process of a node does it (local rank 0). The thread is a daemon: what it has not sent stays on disk, marked as
+    far as it was acknowledged.
     """
 
     def __init__(self, launch: Launch, clock: Clock, log: logging.Logger) -> None:
@@ -36,7 +38,7 @@ class Adopter:
 
     def start(self, run_folder: Path, own: Path) -> None:
         """Begin with what is in `run_folder`, apart from the folder `own`."""
-        if self._launch.ranks.local_rank != 0 or not self._launch.routes.endpoints or self._thread is not None:
+        if self._launch.ranks.local_rank != 0 or self._thread is not None:
             return
         thread = threading.Thread(target=self._run, args=(run_folder, own), name="otel_logger adopter", daemon=True)
         # Since Python 3.12 none starts at the exit of the interpreter; what is left waits for the next attempt.
@@ -65,12 +67,21 @@ class Adopter:
     def _send(self, run_folder: Path, own: Path) -> float | None:
         """Send what can be sent now; return in how many seconds to look again, None when nobody may die meanwhile."""
         pauses = []
-        for folder, writer in writers_of(run_folder):
-            waits = folder != own and self._errand.waiting(folder) > 0
-            if waits or (folder != own and self._errand.is_due(folder, writer)):
-                pause = self._errand.run(folder, writer).retry_in
+        found = writers_of(run_folder)
+        attempt = next((writer.attempt for folder, writer in found if folder == own), 0)
+        for folder, writer in found:
+            if folder == own:
+                continue
+            # Of this attempt there are ranks that live.
+            is_untold = writer.ended_ns is None and writer.attempt < attempt
+            waits = self._errand.waiting(folder) > 0
+            if waits or is_untold or self._errand.is_due(folder, writer):
+                result = self._errand.run(folder, writer)
+                pause = result.retry_in
+                if is_untold and result.reason is not None and pause is None and not is_owned(folder):
+                    warn(self._log, f"How the attempt in {folder} ended is not told, {result.reason}")
                 # A live writer of whom nothing waits is no reason to look again.
-                pauses += [pause] if waits and pause is not None else []
+                pauses += [pause] if (waits or is_untold) and pause is not None else []
         return min(pauses, default=None)
 
     def _wait(self, seconds: float) -> None:

@@ -36,21 +36,29 @@ def shown(folder: Path) -> str:
         return str(folder)
 
 
-def destinations(routes: Routes, folder: str) -> str:
-    """Return where each signal goes, signals of one destination together; never a secret."""
+def destinations(routes: Routes, folder: str, scraped: str | None = None) -> str:
+    """Return where each signal goes, signals of one destination together, and where metrics are scraped besides.
+
+    Never a secret.
+    """
     words: dict[str, list[str]] = {}
     for signal in Signal:
         words.setdefault(_destination(routes, signal, folder), []).append(signal.value)
-    return "; ".join(f"{', '.join(signals)} {where}" for where, signals in words.items())
+    places = [f"{', '.join(signals)} {where}" for where, signals in words.items()]
+    return "; ".join([*places, f"metrics scraped at {scraped}"] if scraped is not None else places)
 
 
 def _destination(routes: Routes, signal: Signal, folder: str) -> str:
     route = routes.of(signal)
     if route.destination is Destination.NONE:
         return f"not recorded (OTEL_{signal.name}_EXPORTER=none)"
-    if route.destination is Destination.KEEP or route.endpoint is None:
-        return f"kept in {folder} (no OTEL_EXPORTER_OTLP_ENDPOINT is set)"
-    return f"to {route.endpoint.describe()}"
+    if route.destination is Destination.KEEP:
+        is_scraped = signal is Signal.METRICS and routes.scrape is not None
+        why = "OTEL_METRICS_EXPORTER has no otlp" if is_scraped else "no OTEL_EXPORTER_OTLP_ENDPOINT is set"
+        return f"kept in {folder} ({why})"
+    if route.endpoint is None:
+        return "printed"
+    return f"to {route.endpoint.describe()}{' and printed' if route.is_printed else ''}"
 
 
 def outcome(stats: Stats, folder: str) -> str:

@@ -151,7 +151,7 @@ def _hyperparameters(run: Run) -> Iterable[Hyperparameter]:
 def _events(run: Run) -> Iterable[Events]:
     found: dict[str, list[dict[str, Any]]] = {}
     for row in run.events:
-        found.setdefault(row["name"], []).append(row)
+        found.setdefault(row["name"] or row["scope"], []).append(row)
     for name, rows in sorted(found.items()):
         last = max(rows, key=lambda row: row["time"])
         yield Events(name, len(rows), last["time"], last["step"], _told(last))

@@ -17,8 +17,13 @@ __all__ = [
     "BLOB_SIZE",
     "BLOB_URI",
     "BLOB_URL",
+    "CODE_FILE_PATH",
+    "CODE_FUNCTION_NAME",
+    "CODE_LINE_NUMBER",
+    "CODE_STACKTRACE",
     "EPOCH",
     "EVALUATOR",
+    "EVENT_EXCEPTION",
     "EVENT_FILE",
     "EVENT_HYPERPARAMETERS",
     "EVENT_IMAGE",
@@ -27,6 +32,18 @@ __all__ = [
     "EVENT_TABLE",
     "EVENT_TRACE",
     "EVENT_VALUES",
+    "EXCEPTION_MESSAGE",
+    "EXCEPTION_STACKTRACE",
+    "EXCEPTION_TYPE",
+    "HPARAMS_ADDED",
+    "HPARAMS_CHANGED",
+    "HPARAMS_COUNT",
+    "HPARAMS_EVENT_ONLY",
+    "HPARAMS_PART",
+    "HPARAMS_PARTS",
+    "HPARAMS_PREVIOUS",
+    "HPARAMS_REDACTED",
+    "HPARAMS_REMOVED",
     "HPARAM_INFO",
     "HPARAM_KEY",
     "HPARAM_PREFIX",
@@ -84,6 +101,15 @@ __all__ = [
     "SELF_SIGNAL",
     "SELF_SIZE",
     "SELF_WAITING",
+    "SLURM_ARRAY_JOB_ID",
+    "SLURM_ARRAY_TASK_ID",
+    "SLURM_CLUSTER_NAME",
+    "SLURM_JOB_ID",
+    "SLURM_JOB_NAME",
+    "SLURM_JOB_NODELIST",
+    "SLURM_JOB_PARTITION",
+    "SLURM_JOB_RESTART_COUNT",
+    "SLURM_STEP_ID",
     "SPAN_BACKWARD",
     "SPAN_BATCH",
     "SPAN_CHECKPOINT",
@@ -92,6 +118,7 @@ __all__ = [
     "SPAN_EVAL",
     "SPAN_FIT",
     "SPAN_FORWARD",
+    "SPAN_PART",
     "SPAN_PREDICT",
     "SPAN_RUN",
     "SPAN_UPLOAD",
@@ -104,6 +131,7 @@ __all__ = [
     "STEP_UNIT",
     "TABLE_COLUMNS",
     "TABLE_ROWS",
+    "THREAD_NAME",
     "TRACE_NAME",
     "TRACE_VALUE",
     "WORLD_SIZE",
@@ -131,6 +159,16 @@ WORLD_SIZE: Final = "training.world_size"
 WRITER_ID: Final = "training.writer.id"
 HPARAM_PREFIX: Final = "training.hparam."
 
+SLURM_JOB_ID: Final = "training.slurm.job.id"
+SLURM_JOB_NAME: Final = "training.slurm.job.name"
+SLURM_JOB_PARTITION: Final = "training.slurm.job.partition"
+SLURM_JOB_NODELIST: Final = "training.slurm.job.nodelist"
+SLURM_JOB_RESTART_COUNT: Final = "training.slurm.job.restart_count"
+SLURM_STEP_ID: Final = "training.slurm.step.id"
+SLURM_CLUSTER_NAME: Final = "training.slurm.cluster.name"
+SLURM_ARRAY_JOB_ID: Final = "training.slurm.array.job.id"
+SLURM_ARRAY_TASK_ID: Final = "training.slurm.array.task.id"
+
 METRIC_KEY: Final = "training.metric.key"
 STEP: Final = "training.step"
 STEP_UNIT: Final = "{step}"
@@ -153,6 +191,15 @@ RUN_INFO: Final = "training.run.info"
 HPARAM_INFO: Final = "training.hparam.info"
 HPARAM_KEY: Final = "training.hyperparameter.key"
 HPARAM_VALUE: Final = "training.hyperparameter.value"
+HPARAMS_COUNT: Final = "training.hyperparameters.count"
+HPARAMS_EVENT_ONLY: Final = "training.hyperparameters.event_only"
+HPARAMS_PART: Final = "training.hyperparameters.part"
+HPARAMS_PARTS: Final = "training.hyperparameters.parts"
+HPARAMS_PREVIOUS: Final = "training.hyperparameters.previous_attempt"
+HPARAMS_ADDED: Final = "training.hyperparameters.added"
+HPARAMS_REMOVED: Final = "training.hyperparameters.removed"
+HPARAMS_CHANGED: Final = "training.hyperparameters.changed"
+HPARAMS_REDACTED: Final = "training.hyperparameters.redacted"
 PHASE_TIME: Final = "training.phase.time"
 PHASE: Final = "training.phase"
 
@@ -177,6 +224,15 @@ EVALUATOR: Final = "training.evaluator"
 
 LOG_RECORD_UID: Final = "log.record.uid"
 PROCESS_PID: Final = "process.pid"
+CODE_FILE_PATH: Final = "code.file.path"
+CODE_FUNCTION_NAME: Final = "code.function.name"
+CODE_LINE_NUMBER: Final = "code.line.number"
+CODE_STACKTRACE: Final = "code.stacktrace"
+THREAD_NAME: Final = "thread.name"
+EVENT_EXCEPTION: Final = "exception"
+EXCEPTION_TYPE: Final = "exception.type"
+EXCEPTION_MESSAGE: Final = "exception.message"
+EXCEPTION_STACKTRACE: Final = "exception.stacktrace"
 
 SPAN_RUN: Final = "training.run"
 SPAN_FIT: Final = "training.fit"
@@ -189,6 +245,7 @@ SPAN_FORWARD: Final = "training.forward"
 SPAN_BACKWARD: Final = "training.backward"
 SPAN_CHECKPOINT: Final = "training.checkpoint"
 SPAN_UPLOAD: Final = "training.upload"
+SPAN_PART: Final = "training.span.part"
 
 PHASE_DATA: Final = "data"
 PHASE_COMPUTE: Final = "compute"

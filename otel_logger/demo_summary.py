@@ -66,8 +66,9 @@ def print_record(console: Console, witness: Witness, launch: Launch) -> None:
         route, count = launch.routes.of(signal), stats.recorded[signal.value]
         if route.destination is Destination.NONE:
             fate = f"not recorded (OTEL_{signal.name}_EXPORTER=none)"
-        elif route.endpoint is not None:
-            fate = f"{stats.delivered[signal.value]:,} of {count:,} delivered to {route.endpoint.describe()}"
+        elif route.destination is Destination.SEND:
+            where = route.endpoint.describe() if route.endpoint is not None else "standard output"
+            fate = f"{stats.delivered[signal.value]:,} of {count:,} delivered to {where}"
         else:
             fate = f"{count:,}, kept in the run's folder"
         _line(console, _WORDS[signal], fate)
@@ -88,7 +89,7 @@ def print_record(console: Console, witness: Witness, launch: Launch) -> None:
 
 def print_grafana(console: Console, witness: Witness, launch: Launch) -> None:
     """Print how to see the run, or in local mode the next one, in Grafana."""
-    signals = [signal for signal in Signal if launch.routes.of(signal).destination is Destination.SEND]
+    signals = list(launch.routes.endpoints)
     console.print("\n[bold]See it in Grafana[/bold]")
     if not signals:
         console.print("  Nothing was sent: no endpoint is set. Start an OpenTelemetry Collector,")

@@ -214,7 +214,7 @@ class Deposits:
     def _store_file(self, staged: Staged, moment: _Moment) -> None:
         store, identity = self._place()
         try:
-            uri, meta = self._shelf.store(staged, store, identity.run_id, identity.attempt)
+            uri, meta = self._upload(staged, store, identity, moment)
         except OSError as error:
             # The private copy stays where it is: the bytes are not lost with the record of the failure.
             path = self._shelf.path(staged)
@@ -224,6 +224,20 @@ class Deposits:
             return
         self._ledger.store()
         self._emit_file(staged.name, self._link(meta, uri, store), moment)
+
+    def _upload(self, staged: Staged, store: BlobStore, identity: Identity, moment: _Moment) -> tuple[str, BlobMeta]:
+        """Store a staged file, in a span below the one that the call was made in, which may long be over."""
+        position = {} if moment.step is None else {names.STEP: moment.step}
+        attributes = {names.NAME: staged.name, names.BLOB_OUTCOME: names.OUTCOME_FAILED} | position
+        upload = self._writer.spans.block_apart(names.SPAN_UPLOAD, attributes, moment.span)
+        try:
+            uri, meta = self._shelf.store(staged, store, identity.run_id, identity.attempt)
+        except BaseException as error:
+            upload.end(error)
+            raise
+        upload.span.set_attributes({names.BLOB_SIZE: meta.size, names.BLOB_OUTCOME: names.OUTCOME_STORED})
+        upload.end()
+        return uri, meta
 
     def _place(self) -> tuple[BlobStore, Identity]:
         store, identity = self.writing(), self._writer.identity

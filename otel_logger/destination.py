@@ -3,24 +3,28 @@
 `otel_logger.OTelLogger` and `otel_logger.composer.OTelLogger` are this class under two bases.
 """
 
-import contextlib
 import logging
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from opentelemetry.trace import INVALID_SPAN, Span
-
+from otel_logger.activity import CHECKPOINT_START
+from otel_logger.hyperparameters import Remembered
 from otel_logger.identity import Checkpoint, Identity
+from otel_logger.program_logs import ProgramLogsHandler
+from otel_logger.program_logs import ProgramLogsHandler
 from otel_logger.progress import download_progress
 from otel_logger.recorder import as_step
 from otel_logger.session import Arguments, ProcessHooks, Session, open_session
 from otel_logger.settings import Settings
+from otel_logger.span_block import SpanBlock
+from otel_logger.spans import Block
 from otel_logger.trainer import Position, follow
+from otel_logger.trainer_events import TrainerEvents
 from otel_logger.values import key_text, text
 from otel_logger_exporters.clock import SystemClock
 from otel_logger_exporters.errors import ConfigurationError
@@ -35,7 +39,7 @@ _log = logging.getLogger("otel_logger")
 _NOTHING: dict[str, int] = {"metrics": 0, "logs": 0, "traces": 0}
 
 
-class Destination:
+class Destination(TrainerEvents):
     """Records what a trainer logs and sends it by OTLP, or keeps it in a folder where no endpoint is set."""
 
     _has_trainer = False
@@ -69,10 +73,15 @@ class Destination:
         self._hooks = ProcessHooks()
         self._is_unpickled = False
 
-    def _open(self, arguments: Arguments) -> None:
+    def _open(self, arguments: Arguments, *, is_reopening: bool = False) -> None:
         self._is_unpickled = False
         self._session = open_session(
-            arguments, SystemClock(), self._position.step, self._hooks, has_trainer=self._has_trainer
+            arguments,
+            SystemClock(),
+            self._position,
+            self._hooks,
+            has_trainer=self._has_trainer,
+            is_reopening=is_reopening,
         )
         if self._session is not None:
             # Settings are read once. The folder above all: the program may change its directory before it reopens.
@@ -82,7 +91,7 @@ class Destination:
     def _reopen(self, arguments: Arguments) -> None:
         """Open within a call of the training's, which a folder that cannot be written any more must not end."""
         try:
-            self._open(arguments)
+            self._open(arguments, is_reopening=True)
         except (ConfigurationError, OSError) as error:
             warn(_log, f"What is logged from here on is lost, the logger cannot be opened again: {error}")
 
@@ -167,20 +176,33 @@ class Destination:
         session = self._active(0)
         return session is None or bool(session.guard(session.flush, timeout))
 
-    @contextlib.contextmanager
-    def span(self, name: str, **attributes: Any) -> Iterator[Span]:
-        """Return a context manager (and decorator) that runs a block in a span of this name.
+    def span(self, name: str, /, **attributes: Any) -> SpanBlock:
+        """Return a context manager, and decorator, that runs a block, or each call of a function, in a span.
 
-        Spans nest, and what `log_traces` gets inside becomes an event of the innermost. An exception is recorded on
-        the span and goes on. Secrets in attributes and exceptions are replaced by `[redacted]`.
+        Spans nest, and what `log_traces` gets inside becomes an event of the innermost. In another thread the first
+        stands in the trainer's current span, or the run's. An exception is recorded on the innermost span that it goes
+        through, makes all of them failed ones, and goes on. Secrets in attributes and exceptions are replaced by
+        `[redacted]`. For coroutines and generators see `otel_logger.span_block`.
         """
-        session = self._sending()
-        if session is None:
-            yield INVALID_SPAN
-            return
-        session.guard(session.writer.begin)
-        with session.writer.span(name, attributes) as span:
-            yield span
+        return SpanBlock(lambda: self._begin_block(name, attributes))
+
+    def _begin_block(self, name: str, attributes: Mapping[str, Any]) -> tuple[Block, Callable[..., Any]] | None:
+        # On every rank: a block may also say what the time goes to.
+        session = self._active()
+        block = session.guard(session.writer.block, name, attributes) if session is not None else None
+        return (block, session.guard) if session is not None and block is not None else None
+
+    def logging_handler(self, level: int | str = logging.NOTSET) -> logging.Handler:
+        """Return a handler for a logger of Python's `logging`, which makes a log record of what that is given.
+
+        For a part of the program's logs, on any rank; OTEL_LOGGER_PROGRAM_LOGS takes all of them without a handler.
+        What comes both ways is recorded once. Secrets are replaced by `[redacted]`.
+        """
+        return ProgramLogsHandler(self._take_log, level)
+
+    def _take_log(self, record: logging.LogRecord) -> None:
+        if (session := self._active()) is not None:
+            session.take_log(record)
 
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         """Record each value with the time of this call.
@@ -199,6 +221,10 @@ class Destination:
 
         Those logged before the first metric (under a trainer, before its fit) become attributes of every metric and
         span, 60 at most; all are in a log record.
+
+        Args:
+            hyperparameters: values of any type by key; also a namespace, a dataclass or another object with fields
+                (`otel_logger.forms.fields_of`). Anything else is counted in `stats().dropped["hyperparameters"]`.
         """
         session = self._sending()
         if session is not None:
@@ -328,65 +354,23 @@ class Destination:
         if (session := self._active(0)) is not None:
             session.guard(session.writer.begin, text(str(run_name)) if run_name else None)
 
-    def run_event(self, event: Any, state: Any, logger: Any) -> None:
-        """Call the method of this event's name, where there is one."""
-        method = getattr(self, str(getattr(event, "value", event)), None)
-        if callable(method):
-            method(state, logger)
+    def _follow(self, event: str, state: Any = None) -> None:
+        """Take note of an event, or of `CHECKPOINT_START`, which no event of a trainer tells."""
+        if (session := self._active(0)) is not None:
+            session.guard(self._advance, session, event, state)
 
-    def _follow(self, event: str, state: Any) -> None:
-        session = self._active(0)
-        if session is None:
-            return
-        self._position.attach(state)
-        session.guard(session.writer.begin)
+    def _advance(self, session: Session, event: str, state: Any) -> None:
+        if state is not None:
+            self._position.attach(state)
+        session.writer.vitals.activity.follow(event)
+        session.writer.begin()
         if event == "fit_start":
             session.fits += 1
-            session.guard(session.writer.bind)
+            session.writer.bind()
         elif event == "fit_end":
             session.fits = 0
         if session.writer.sends:
-            session.guard(follow, event, session.writer.spans, self._position)
-
-    def fit_start(self, state: Any, logger: Any) -> None:
-        """Bind the resource, and begin the span of the fit."""
-        self._follow("fit_start", state)
-
-    def fit_end(self, state: Any, logger: Any) -> None:
-        """End the span of the fit."""
-        self._follow("fit_end", state)
-
-    def epoch_start(self, state: Any, logger: Any) -> None:
-        """Begin the span of the epoch, in a trace of its own."""
-        self._follow("epoch_start", state)
-
-    def epoch_end(self, state: Any, logger: Any) -> None:
-        """End the span of the epoch."""
-        self._follow("epoch_end", state)
-
-    def batch_start(self, state: Any, logger: Any) -> None:
-        """Begin the span of the batch, where OTEL_LOGGER_BATCH_SPANS grants one."""
-        self._follow("batch_start", state)
-
-    def batch_end(self, state: Any, logger: Any) -> None:
-        """End the span of the batch."""
-        self._follow("batch_end", state)
-
-    def eval_start(self, state: Any, logger: Any) -> None:
-        """Begin the span of an evaluation."""
-        self._follow("eval_start", state)
-
-    def eval_end(self, state: Any, logger: Any) -> None:
-        """End the span of an evaluation."""
-        self._follow("eval_end", state)
-
-    def predict_start(self, state: Any, logger: Any) -> None:
-        """Begin the span of a prediction."""
-        self._follow("predict_start", state)
-
-    def predict_end(self, state: Any, logger: Any) -> None:
-        """End the span of a prediction."""
-        self._follow("predict_end", state)
+            follow(event, session.writer.spans, self._position)
 
     def close(self, state: Any = None, logger: Any = None) -> None:
         """Finish everything: what waits is stored and sent, within OTEL_LOGGER_SHUTDOWN_TIMEOUT.
@@ -411,11 +395,16 @@ class Destination:
         session.guard(session.finish)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the run's identity for a checkpoint, so that who resumes from it goes on with the same run."""
+        """Return the run's identity and redacted hyperparameters, so that who resumes from it goes on with the run."""
+        # A trainer asks all its callbacks as the first step of a checkpoint; who asks without a trainer makes none.
+        if self._position.has_trainer:
+            self._follow(CHECKPOINT_START)
         identity = self._session.writer.identity if self._session is not None else None
         if identity is None:
             return {}
-        return {"run_id": identity.run_id, "run_name": identity.run_name, "attempt": identity.attempt}
+        state = {"run_id": identity.run_id, "run_name": identity.run_name, "attempt": identity.attempt}
+        hyperparameters = self._session.writer.hyperparameters() if self._session is not None else None
+        return state if hyperparameters is None else {**state, "hyperparameters": hyperparameters.as_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over the identity of a checkpoint: the same run if its name is ours, else it becomes the parent."""
@@ -424,7 +413,8 @@ class Destination:
             return
         run_id, run_name, attempt = (state.get(name) for name in ("run_id", "run_name", "attempt"))
         if session is not None and isinstance(run_id, str) and isinstance(run_name, str) and isinstance(attempt, int):
-            session.guard(session.writer.resume, Checkpoint(run_id, run_name, attempt))
+            hyperparameters = Remembered.from_state(state.get("hyperparameters"), attempt)
+            session.guard(session.writer.resume, Checkpoint(run_id, run_name, attempt), hyperparameters)
 
     def _step(self, session: Session, step: Any) -> int | None:
         return self._position.step() if step is None else as_step(step, session.ledger)

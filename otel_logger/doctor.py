@@ -14,9 +14,10 @@ from otel_logger.announce import destinations, shown
 from otel_logger.doctor_endpoint import EndpointCheck
 from otel_logger.doctor_folder import check_blob_store, check_folder, check_unsent
 from otel_logger.doctor_network import Network
+from otel_logger.doctor_scrape import check_console, check_scrape
 from otel_logger.findings import Finding, fine, problem, skipped, warning
-from otel_logger.identity import describe_process, launch_seed
-from otel_logger.launch import read_launch
+from otel_logger.launch import Launch, read_launch, with_detectors
+from otel_logger.launcher import describe_process, launch_seed
 from otel_logger.ranks import Ranks
 from otel_logger.resource import described_by_user
 from otel_logger.settings import Settings, unknown_variables
@@ -24,6 +25,7 @@ from otel_logger_exporters.blob_url import parse_file_store
 from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.errors import ConfigurationError
 from otel_logger_exporters.routes import Routes, routes_from_environ
+from otel_logger_exporters.signals import Signal
 
 __all__ = ["examine"]
 
@@ -55,6 +57,9 @@ def examine(environ: Mapping[str, str], *, clock: Clock, network: Network) -> It
         yield skipped("endpoint", "not tried: the variables that name it have to be understood first")
     else:
         yield from _endpoints(routes, network, clock)
+        if routes.scrape is not None:
+            yield from check_scrape(routes.scrape, settings, ranks, environ)
+        yield from check_console(routes)
     if configuration.directory is None or settings is None:
         yield skipped("folder", "not tried: the variables that name it have to be understood first")
     else:
@@ -77,7 +82,7 @@ class _Configuration:
         if self.routes is not None and not self.routes.disabled:
             self._read(described_by_user)
         # What a logger reads; it stops at the first error.
-        self._launch = None if self._errors else self._read(lambda environ: read_launch(environ, None))
+        self._launch = None if self._errors else self._read(_read_all)
         if self.settings is not None:
             try:
                 self.directory = self.settings.directory.absolute()
@@ -110,14 +115,11 @@ class _Configuration:
             return None
 
 
+def _read_all(environ: Mapping[str, str]) -> Launch:
+    return with_detectors(read_launch(environ, None), environ)
+
+
 def _ranks(environ: Mapping[str, str], ranks: Ranks, settings: Settings) -> Finding:
-    tasks = environ.get("SLURM_NTASKS", "")
-    if "RANK" not in environ and environ.get("SLURM_STEP_ID") and tasks.isdigit() and int(tasks) > 1:
-        return warning(
-            "ranks",
-            f"Slurm has started {int(tasks)} tasks, but RANK is not set: each takes itself for rank 0",
-            "Set RANK=$SLURM_PROCID, LOCAL_RANK=$SLURM_LOCALID and WORLD_SIZE=$SLURM_NTASKS in each task.",
-        )
     if ranks.rank >= ranks.world_size:
         return warning(
             "ranks",
@@ -144,12 +146,13 @@ def _are(count: int) -> str:
 
 def _endpoints(routes: Routes, network: Network, clock: Clock) -> Iterator[Finding]:
     check = EndpointCheck(network)
+    is_printed = any(routes.of(signal).is_printed for signal in Signal)
     if routes.endpoints:
         yield from check.run(routes.endpoints)
     else:
         yield skipped(
             "endpoint",
-            "none to try: runs stay on this machine",
+            "none to try: nothing is sent by OTLP" if is_printed else "none to try: runs stay on this machine",
             "Set OTEL_EXPORTER_OTLP_ENDPOINT to send them, such as http://localhost:4318.",
         )
     yield _clock(check, clock)

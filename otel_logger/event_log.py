@@ -8,7 +8,7 @@ from typing import Any
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext
 
-from otel_logger.conventions import LOG_RECORD_UID, PROCESS_PID, SCOPE_NAME, SCOPE_VERSION, STEP
+from otel_logger.conventions import LOG_RECORD_UID, PROCESS_PID, SCHEMA_URL, SCOPE_NAME, SCOPE_VERSION, STEP
 from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.entropy import random_bytes
 from otel_logger_exporters.items import Event, Severity, encode_event
@@ -19,7 +19,7 @@ from otel_logger_exporters.signals import Signal
 
 __all__ = ["EventLog"]
 
-_SCOPE = InstrumentationScope(SCOPE_NAME, SCOPE_VERSION)
+_SCOPE = InstrumentationScope(SCOPE_NAME, SCOPE_VERSION, SCHEMA_URL)
 
 
 class EventLog:
@@ -51,11 +51,15 @@ class EventLog:
         step: int | None = None,
         time_ns: int | None = None,
         severity: Severity = Severity.INFO,
+        severity_text: str = "",
         span: SpanContext | None = None,
+        scope: InstrumentationScope = _SCOPE,
+        is_minor: bool = False,
     ) -> None:
         """Record an event, whose body and attributes are plain data; never raises.
 
-        `time_ns` and `span` are those of the moment it tells of, where that is not now.
+        `time_ns` and `span` are those of the moment it tells of, where that is not now. One of another `scope` than
+        ours has no name. What `is_minor` is given up first as the bound on unsent data comes near.
         """
         if self._outbox.journal(Signal.LOGS) is None:
             return
@@ -67,12 +71,13 @@ class EventLog:
             attributes={**identity, **self._run(), **({} if step is None else {STEP: step}), **(attributes or {})},
             body=body,
             severity=severity,
+            severity_text=severity_text,
             span=span if span is not None else self._span(),
         )
         try:
-            frame = encode_event(event, _SCOPE, self._limits)
+            frame = encode_event(event, scope, self._limits)
         except Exception as error:
             # Plain data always encodes; should it not, it costs this record alone.
             self._ledger.drop("encoding", 1, f"A log record {name} is lost, it cannot be encoded: {error!r}")
             return
-        self._outbox.put(Signal.LOGS, frame)
+        self._outbox.put(Signal.LOGS, frame, is_minor=is_minor)

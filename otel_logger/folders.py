@@ -37,7 +37,8 @@ _NOT_IN_SLUG = re.compile(r"[^A-Za-z0-9._-]+")
 class WriterFile:
     """What `writer.json` says of one writer: its run, its place in it, its times (ns), and how it ended (None: not).
 
-    `kept` names the signals that have no endpoint, whose journals are the store; those of others are queues.
+    `kept` names the signals that have no endpoint, whose journals are the store; those of others are queues. `launch`
+    tells the launches of several processes apart, see `otel_logger.launcher`.
     """
 
     writer: str
@@ -50,6 +51,7 @@ class WriterFile:
     ended_ns: int | None = None
     outcome: str | None = None
     kept: tuple[str, ...] = ("metrics", "logs", "traces")
+    launch: str | None = None
 
     def write(self, folder: Path) -> None:
         """Write it into `folder`, replacing what was there in one step."""
@@ -77,6 +79,7 @@ class WriterFile:
             self.run_name or "",
             self.parent_id or "",
             self.outcome or "",
+            self.launch or "",
         )
         texts += self.kept if isinstance(self.kept, tuple) else (None,)
         return all(type(number) is int for number in numbers) and all(type(text) is str for text in texts)

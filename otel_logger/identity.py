@@ -5,16 +5,16 @@ holds comes as `Known` writers.
 """
 
 import hashlib
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from otel_logger.conventions import OUTCOME_PREEMPTED
+from otel_logger.conventions import OUTCOME_LOST, OUTCOME_PREEMPTED
 from otel_logger.folders import WriterFile
+from otel_logger.launcher import LaunchMark
 from otel_logger.ranks import Ranks
 
-__all__ = ["Checkpoint", "Identity", "Known", "describe_process", "launch_seed", "settle"]
+__all__ = ["Checkpoint", "Identity", "Known", "settle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class Known:
 
     writer: WriterFile
     alive: bool
+    folder: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,10 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who writes: the run's id and name, the attempt (1 is the first), the writer's six hex digits, the parent run."""
+    """Who writes: the run's id and name, the attempt (1 is the first), the writer's six hex digits, the parent run.
+
+    `twin` is a live writer of the same run and rank, where there is one.
+    """
 
     run_id: str
     run_name: str
@@ -45,6 +49,7 @@ class Identity:
     ranks: Ranks
     parent_id: str | None = None
     note: str | None = None
+    twin: Known | None = None
 
     @property
     def instance_id(self) -> str:
@@ -62,19 +67,31 @@ def settle(
     checkpoint: Checkpoint | None,
     seed: str | None,
     draw: Callable[[], str],
+    parent_id: str | None = None,
+    launch: LaunchMark | None = None,
+    restarts: int = 0,
 ) -> Identity:
     """Return the identity of a writer.
 
     The run id is the first of: `run_id` (argument or OTEL_LOGGER_RUN_ID); the checkpoint's, when its run name is
-    ours (else it becomes the parent); that of the newest run of this name that died without an end or was preempted;
-    and `<run name>-<6 hex>`, where the digits are drawn for a process alone and a digest of the launch's `seed` for one
-    of several, so that ranks agree without talking.
+    ours (else it becomes the parent); that of a writer of this launch; that of the newest run of this name that died
+    without an end or was preempted; and `<run name>-<6 hex>`, where the digits are drawn for a process alone and a
+    digest of the launch's `seed` for one of several, so that ranks agree without talking.
+
+    A `parent_id` says that the run is a fork of that one: neither it nor a run of another parent is gone on with.
+
+    The attempt is one more than the highest that is known, from the checkpoint, from `restarts` (the launcher's count)
+    and from writers of other launches; what writers of this `launch` have taken is shared.
     """
     known = tuple(known)
     note = None
-    parent = None
+    parent = parent_id
+    if checkpoint is not None and checkpoint.run_id == parent_id != run_id:
+        # What a fork begins from is no run to go on with.
+        checkpoint = None
     if (
-        checkpoint is not None
+        parent is None
+        and checkpoint is not None
         and checkpoint.run_id != run_id
         and (run_id is not None or checkpoint.run_name != run_name)
     ):
@@ -82,40 +99,91 @@ def settle(
     if run_id is None and checkpoint is not None and checkpoint.run_name == run_name:
         run_id = checkpoint.run_id
     if run_id is None:
-        run_id = _restarted(run_name, known, is_alone=ranks.world_size == 1)
+        candidates = [item for item in known if _is_candidate(item.writer, run_name, parent_id)]
+        run_id = _of_this_launch(candidates, launch) or _restarted(candidates, is_alone=ranks.world_size == 1)
+    is_drawn = run_id is None and ranks.world_size == 1
     if run_id is None:
-        if ranks.world_size == 1:
+        if is_drawn:
             run_id = f"{run_name}-{draw()}"
         elif seed is not None:
-            run_id = f"{run_name}-{hashlib.sha256(seed.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
+            run_id = f"{run_name}-{_digest(seed if parent_id is None else f'{seed} fork of {parent_id}')}"
         else:
-            run_id = run_name
+            run_id = run_name if parent_id is None else f"{run_name}-{_digest(f'fork of {parent_id}')}"
+            what = "the run name alone" if parent_id is None else "the run name and a digest of its parent's alone"
             note = (
-                f"The run id is the run name alone ({run_name!r}), because nothing tells the ranks of this launch from "
+                f"The run id is {what} ({run_id!r}), because nothing tells the ranks of this launch from "
                 "those of another: set OTEL_LOGGER_RUN_ID to one value on all ranks to tell runs of this name apart."
             )
-    attempts = [
-        item.writer.attempt
-        for item in known
-        # A live writer of another rank is of this very attempt.
-        if item.writer.run_id == run_id and (item.writer.rank == ranks.rank or not item.alive)
-    ]
+    of_run = sorted((item for item in known if item.writer.run_id == run_id), key=lambda item: item.writer.started_ns)
+    attempts, shared = _attempts(of_run, ranks.rank, launch)
     if checkpoint is not None and checkpoint.run_id == run_id:
         attempts.append(checkpoint.attempt)
-    return Identity(run_id, run_name, 1 + max(attempts, default=0), writer, ranks, parent, note)
+    if not is_drawn:
+        # A run that has just been made up was not started before, whatever was.
+        attempts.append(restarts)
+    if parent is None:
+        # The fork was said of an earlier attempt.
+        parent = next((item.writer.parent_id for item in reversed(of_run) if item.writer.parent_id), None)
+    twins = [item for item in of_run if item.alive and item.writer.rank == ranks.rank]
+    return Identity(
+        run_id,
+        run_name,
+        max(1 + max(attempts, default=0), shared),
+        writer,
+        ranks,
+        parent if parent != run_id else None,
+        note,
+        twins[-1] if twins else None,
+    )
 
 
-def _restarted(run_name: str, known: Iterable[Known], *, is_alone: bool) -> str | None:
-    """Return the id of the newest dead run of this name when a writer of its last attempt was cut short, else None.
+def _attempts(of_run: Sequence[Known], rank: int, launch: LaunchMark | None) -> tuple[list[int], int]:
+    """Return the attempts at a run that came before ours, and the one that others of our launch make; 0 for none."""
+    before, shared = [], 0
+    for item in of_run:
+        if item.writer.rank == rank:
+            # Also of our launch: it is opened again then.
+            before.append(item.writer.attempt)
+        elif _is_of_launch(item, launch):
+            shared = max(shared, item.writer.attempt)
+        else:
+            before.append(item.writer.attempt)
+    return before, shared
+
+
+def _is_of_launch(item: Known, launch: LaunchMark | None) -> bool:
+    theirs = LaunchMark.parse(item.writer.launch)
+    if launch is None or theirs is None:
+        # Nothing tells but its life: a live writer of another rank is of this very attempt.
+        return item.alive
+    return launch.is_of(theirs, alive=item.alive)
+
+
+def _is_candidate(writer: WriterFile, run_name: str, parent_id: str | None) -> bool:
+    """Tell whether a writer's run is one that a run of this name may go on with."""
+    if writer.run_id is None or writer.run_name != run_name:
+        return False
+    return parent_id is None or (writer.parent_id == parent_id and writer.run_id != parent_id)
+
+
+def _of_this_launch(known: Sequence[Known], launch: LaunchMark | None) -> str | None:
+    """Return the id of the run that a writer of our launch has begun last, which may be over already."""
+    if launch is None:
+        return None
+    ours = [item.writer for item in known if LaunchMark.parse(item.writer.launch) and _is_of_launch(item, launch)]
+    return max(ours, key=lambda writer: writer.started_ns).run_id if ours else None
+
+
+def _restarted(known: Sequence[Known], *, is_alone: bool) -> str | None:
+    """Return the id of the newest dead run when a writer of its last attempt was cut short, else None.
 
     A process that is alone leaves a run that another process goes on with already: of several that start at once
     after one has died, each is a run of its own but the first. Ranks cannot tell such a one from their own first rank.
     """
-    known = tuple(known)
     taken = {item.writer.run_id for item in known if item.alive} if is_alone else set()
-    groups: dict[tuple[str, int], list[Known]] = {}
+    groups: dict[tuple[str | None, int], list[Known]] = {}
     for item in known:
-        if item.writer.run_name == run_name and item.writer.run_id is not None and item.writer.run_id not in taken:
+        if item.writer.run_id not in taken:
             groups.setdefault((item.writer.run_id, item.writer.attempt), []).append(item)
     # A group with a live writer is our own launch (a rank that was quicker) or another run: not one to restart.
     dead = {key: items for key, items in groups.items() if not any(item.alive for item in items)}
@@ -126,39 +194,9 @@ def _restarted(run_name: str, known: Iterable[Known], *, is_alone: bool) -> str 
 
 
 def _is_cut_short(writer: WriterFile) -> bool:
-    # Who preempts a run starts it again where there is room.
-    return writer.ended_ns is None or writer.outcome == OUTCOME_PREEMPTED
+    # Who preempts a run starts it again where there is room. That it was lost another process has found.
+    return writer.ended_ns is None or writer.outcome in (OUTCOME_PREEMPTED, OUTCOME_LOST)
 
 
-_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
-_JOB_UID = re.compile(r"(?:^|,)\s*k8s\.job\.uid\s*=\s*([^,\s]+)")
-
-
-def launch_seed(environ: Mapping[str, str], ranks: Ranks, parent: str | None) -> str | None:
-    """Return what is the same for all ranks of this launch and for no other, or None.
-
-    The first of TORCHELASTIC_RUN_ID (unless `none`), SLURM_JOB_ID with SLURM_STEP_ID, the Kubernetes job's uid (as
-    `k8s.job.uid` in OTEL_RESOURCE_ATTRIBUTES), and on one node MASTER_ADDR and MASTER_PORT with `parent`, a text
-    that tells the launcher's process from any other.
-    """
-    elastic = environ.get("TORCHELASTIC_RUN_ID", "")
-    if elastic and elastic != "none":
-        return f"torchelastic {elastic}"
-    if environ.get("SLURM_JOB_ID"):
-        return f"slurm {environ['SLURM_JOB_ID']} {environ.get('SLURM_STEP_ID', '')}"
-    if match := _JOB_UID.search(environ.get("OTEL_RESOURCE_ATTRIBUTES", "")):
-        return f"k8s {match[1]}"
-    # Not every launcher says LOCAL_WORLD_SIZE; without it only a loopback address tells that there is one node.
-    says_one_node = environ.get("LOCAL_WORLD_SIZE") or environ.get("MASTER_ADDR") in _LOOPBACK
-    if says_one_node and ranks.local_world_size == ranks.world_size and environ.get("MASTER_PORT") and parent:
-        return f"node {environ.get('MASTER_ADDR', '')}:{environ['MASTER_PORT']} {parent}"
-    return None
-
-
-def describe_process(pid: int) -> str | None:
-    """Return the pid and start time of a process, which no later one shares until reboot; None where unknown."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-        return f"{pid} {fields[19]}"
-    except (OSError, IndexError):
-        return None
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:6]

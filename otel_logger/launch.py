@@ -4,22 +4,25 @@ import os
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from opentelemetry.sdk.trace.sampling import Sampler
 
-from otel_logger.identity import describe_process, launch_seed
+from otel_logger.cluster import cluster_attributes
+from otel_logger.launcher import LaunchMark, Restarts, describe_process, launch_mark, launch_seed
 from otel_logger.ranks import Ranks
-from otel_logger.resource import described_by_user
+from otel_logger.resource import described_by_user, names_service
 from otel_logger.settings import Settings, unknown_variables
+from otel_logger_exporters.detectors import detect
 from otel_logger_exporters.errors import ConfigurationError
 from otel_logger_exporters.limits import Limits, limits_from_environ
 from otel_logger_exporters.propagators import trace_context_from_environ
 from otel_logger_exporters.routes import Routes, routes_from_environ
 from otel_logger_exporters.samplers import sampler_from_environ
 
-__all__ = ["Launch", "read_launch"]
+__all__ = ["Launch", "read_launch", "with_detectors"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,8 @@ class Launch:
     """What a logger was started with: its settings, the folder of runs, where signals go, its place among the ranks,
     the user's resource and trace context, how spans are sampled and what data is limited to, and notes for the user.
 
-    `script` is the name of the program, which names a run that nobody named.
+    `script` is the name of the program, which names a run that nobody named; `found` are attributes of the resource
+    that were detected; `seed` and `mark` tell this launch from others.
     """
 
     settings: Settings
@@ -39,7 +43,9 @@ class Launch:
     sampler: Sampler
     limits: Limits
     seed: str | None
-    restart_count: int | None
+    mark: LaunchMark | None
+    restarts: Restarts
+    found: Mapping[str, Any]
     host: str
     script: str
     notes: tuple[str, ...]
@@ -55,8 +61,15 @@ def read_launch(environ: Mapping[str, str], settings: Settings | None) -> Launch
     # OTEL_SDK_DISABLED makes what else is said of OpenTelemetry harmless, and what is wrong with it too.
     telemetry: Mapping[str, str] = {} if routes.disabled else environ
     trace_context, propagation_notes = trace_context_from_environ(telemetry)
-    restarts = environ.get("TORCHELASTIC_RESTART_COUNT", "")
+    restarts = Restarts.from_environ(environ)
+    host, parent = socket.gethostname(), describe_process(os.getppid())
+    seed = launch_seed(environ, ranks, parent)
     notes = routes.notes + propagation_notes
+    if ranks.rank >= ranks.world_size:
+        notes += (
+            f"RANK={ranks.rank}, but WORLD_SIZE={ranks.world_size}, unset it is 1: set both as the launcher would, or "
+            "neither. Metrics of ranks but zero are not recorded unless OTEL_LOGGER_RANKS says so.",
+        )
     if settings is None:
         notes += tuple(unknown_variables(environ))
     settings = settings if settings is not None else Settings.from_environ(environ)
@@ -75,11 +88,32 @@ def read_launch(environ: Mapping[str, str], settings: Settings | None) -> Launch
         trace_context=trace_context,
         sampler=sampler_from_environ(telemetry),
         limits=limits_from_environ(telemetry),
-        seed=launch_seed(environ, ranks, describe_process(os.getppid())),
-        restart_count=int(restarts) if restarts.isascii() and restarts.isdigit() else None,
-        host=socket.gethostname(),
+        seed=seed,
+        mark=launch_mark(environ, ranks, seed=seed, restarts=restarts, host=host, parent=parent),
+        restarts=restarts,
+        found=cluster_attributes(environ),
+        host=host,
         script=_script(sys.argv),
         notes=notes,
+    )
+
+
+def with_detectors(launch: Launch, environ: Mapping[str, str]) -> Launch:
+    """Return the launch with what the resource detectors find that `environ` names, and with what to tell of them.
+
+    It waits for them, for a few seconds at most.
+    """
+    if launch.routes.disabled:
+        return launch
+    detected = detect(environ)
+    user = dict(launch.user_resource)
+    if "service.name" in detected.attributes and not names_service(environ):
+        user["service.name"] = str(detected.attributes["service.name"])
+    return replace(
+        launch,
+        user_resource=user,
+        found={**launch.found, **detected.attributes},
+        notes=launch.notes + detected.notes,
     )
 
 

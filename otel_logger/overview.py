@@ -5,11 +5,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from otel_logger.conventions import OUTCOME_FAILED, OUTCOME_FINISHED, OUTCOME_INTERRUPTED, OUTCOME_PREEMPTED
+from otel_logger.conventions import (
+    OUTCOME_FAILED,
+    OUTCOME_FINISHED,
+    OUTCOME_INTERRUPTED,
+    OUTCOME_LOST,
+    OUTCOME_PREEMPTED,
+)
+from otel_logger.deaths import last_write
 from otel_logger.folders import STARTING, WriterFile, own_writers, runs_below
 from otel_logger_exporters.journal_reader import JournalReader
 from otel_logger_exporters.owner import is_owned
-from otel_logger_exporters.segments import segments_of
 from otel_logger_exporters.signals import Signal
 
 __all__ = [
@@ -24,8 +30,8 @@ __all__ = [
 ]
 
 RUNNING = "running"
-LOST = "lost"
-"""States beside the outcomes: a writer that lives, and one that died without an end."""
+LOST = OUTCOME_LOST
+"""States beside the outcomes: a writer that lives, and one that died without an end, which others may have told."""
 
 _WEIGHT = (RUNNING, OUTCOME_FAILED, OUTCOME_INTERRUPTED, LOST, OUTCOME_PREEMPTED, OUTCOME_FINISHED)
 """The state of several writers is that of the first here: a rank that told how it failed says more than those that
@@ -182,32 +188,19 @@ def _writer(folder: Path, writer: WriterFile, now_ns: int) -> WriterOverview:
     elif is_owned(folder):
         state, until = RUNNING, now_ns
     else:
-        state, until = LOST, _last_sign(folder)
+        state, until = LOST, last_write(folder)
     return WriterOverview(
         folder=folder,
         attempt=writer.attempt,
         rank=writer.rank,
         state=state,
         started_ns=writer.started_ns,
-        ended_ns=writer.ended_ns,
+        ended_ns=None if state == LOST else writer.ended_ns,
         duration_ns=max(0, until - writer.started_ns),
         size_bytes=_size(folder),
         unsent_bytes=sum(JournalReader(folder, signal, keep=True).unread for signal in Signal),
         kept=writer.kept,
     )
-
-
-def _last_sign(folder: Path) -> int:
-    """Return when a writer last wrote into its folder (ns); 0 when that cannot be told."""
-    # Not the other files: a later process that sends what is left touches those.
-    paths = [folder / "writer.json", *(path for signal in Signal for _, path in segments_of(folder, signal))]
-    times = []
-    for path in paths:
-        try:
-            times.append(path.stat().st_mtime_ns)
-        except OSError:
-            continue
-    return max(times, default=0)
 
 
 def _size(folder: Path) -> int:

@@ -21,7 +21,7 @@ __all__ = ["Run", "Table", "read_run"]
 
 _METRICS = ("key", "step", "time", "value", "attempt", "rank")
 _HYPERPARAMETERS = ("key", "value", "time", "attempt", "rank")
-_EVENTS = ("name", "time", "step", "body", "attributes", "severity", "trace_id", "span_id", "attempt", "rank")
+_EVENTS = ("name", "time", "step", "body", "attributes", "severity", "trace_id", "span_id", "scope", "attempt", "rank")
 _SPANS = (
     "name",
     "start",
@@ -50,7 +50,8 @@ class Run:
         float64 cannot hold it), attempt, rank.
     hyperparameters: key (nested keys joined with dots), value, time of its first logging, attempt, rank; a value that
         is changed later has a row of its own; secrets read `[redacted]`.
-    events: log records: name, time, step, body, attributes, severity, trace_id, span_id (hex or ""), attempt, rank.
+    events: log records: name, time, step, body, attributes, severity, trace_id, span_id (hex or ""), scope, attempt,
+        rank; those of the program have no name, and as their scope that of their logger.
     spans: name, start, end, ids (hex), attributes, events, links (lists of dicts), error (None: none), attempt, rank.
     blobs: images, tables and files: kind, name, step, time, uri, digest (`sha256:<hex>`), size (bytes), media_type,
         outcome, attempt, rank.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from otel_logger.latest import LatestValues
 from otel_logger.stamps import Stamper
 from otel_logger.values import NotANumber, as_number, is_device_tensor, key_text
 from otel_logger_exporters.journal import Journal, journal_refusal
@@ -28,6 +29,10 @@ SCHEMA_LIMIT = 1024
 """Schemas remembered per segment. Keys that change at each call would otherwise hold memory for each call made."""
 
 
+MOST_SERIES = 2**16
+"""Keys whose series are ended with the run, at about 100 bytes of memory each: of more only the first are."""
+
+
 @dataclass(frozen=True, slots=True)
 class Leftover:
     """What of a call was no number here and now: `others` for a log record, `device` tensors to be copied first."""
@@ -39,7 +44,10 @@ class Leftover:
 
 
 class Recorder:
-    """Writes calls as rows. Thread-safe: calls of several threads get rows in the order of their times."""
+    """Writes calls as rows. Thread-safe: calls of several threads get rows in the order of their times.
+
+    What is recorded is shown in `latest` too, where there is one, also when the disk does not take it.
+    """
 
     def __init__(
         self,
@@ -48,17 +56,22 @@ class Recorder:
         ledger: Ledger,
         *,
         exclude: tuple[str, ...] = (),
+        latest: LatestValues | None = None,
     ) -> None:
         self._journal = journal
         self._stamper = stamper
         self._ledger = ledger
         self._exclude = exclude
+        self._latest = latest
         # Reentrant: a signal handler that logs must not wait for the very call it interrupts.
         self._lock = threading.RLock()
         self._rows: deque[tuple[tuple[Any, ...], str, tuple[float | int, ...], int, int]] = deque()
         self._is_writing = False
         self._schemas: dict[tuple[tuple[Any, ...], str], Schema] = {}
         self._generation = -1
+        self.last_step: int | None = None
+        self.last_step_ns: int | None = None
+        self._keys: set[str] = set()
 
     def record(self, metrics: Mapping[Any, Any], step: Any) -> tuple[bool, Leftover | None]:
         """Record one call; return whether it held a number, and what of it is left for others to do.
@@ -78,6 +91,11 @@ class Recorder:
         kinds = "".join("q" if isinstance(value, int) else "d" for value in metrics.values())
         with self._lock:
             self._write(tuple(metrics), kinds, tuple(metrics.values()), time_ns, NO_STEP if step is None else step)
+
+    def end(self) -> tuple[int, frozenset[str]]:
+        """Return a time after everything recorded, and the keys of it, `MOST_SERIES` at most."""
+        with self._lock:
+            return self._stamper.stamp(), frozenset(self._keys)
 
     def _record_mixed(self, metrics: Mapping[Any, Any], step: int) -> tuple[bool, Leftover | None]:
         keys: list[Any] = []
@@ -130,22 +148,31 @@ class Recorder:
     def _write_row(
         self, keys: tuple[Any, ...], kinds: str, values: tuple[float | int, ...], time_ns: int, step: int
     ) -> None:
+        shown: tuple[str, ...] = ()
         try:
             appended = False
             while not appended:
                 generation = self._journal.generation
                 schema, is_known = self._schema(keys, kinds, generation)
+                shown = schema.keys
                 row = (Kind.ROW, schema.pack_row(time_ns, step, values))
                 # Together, so that no segment has a row without its schema.
                 records = (row,) if is_known else ((Kind.SCHEMA, schema.pack()), row)
                 appended = self._journal.append(*records, items=len(values), generation=generation)
-            if not is_known and _are_texts(keys):
-                self._schemas[keys, kinds] = schema
+            if not is_known:
+                if len(self._keys) < MOST_SERIES:
+                    self._keys.update(schema.keys)
+                if _are_texts(keys):
+                    self._schemas[keys, kinds] = schema
         except OSError as error:
             reason, explanation = journal_refusal(Signal.METRICS, error)
             self._ledger.drop(reason, len(values), explanation)
         else:
             self._ledger.record(Signal.METRICS, len(values))
+            if step != NO_STEP:
+                self.last_step, self.last_step_ns = step, time_ns
+        if self._latest is not None and shown:
+            self._latest.note(shown, time_ns, step, values)
 
     def _schema(self, keys: tuple[Any, ...], kinds: str, generation: int) -> tuple[Schema, bool]:
         """Return the schema of a call, and whether the segment has it already."""

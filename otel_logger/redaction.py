@@ -6,6 +6,7 @@ The rules are the ones of docs/conventions.md, "Redaction".
 import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any
 
 __all__ = ["REDACTED", "Redactor"]
@@ -17,11 +18,13 @@ _SECRET_ENDINGS = (
     "token",
     "secret",
     "password",
+    "passphrase",
     "passwd",
     "pwd",
     "apikey",
     "privatekey",
     "accesskey",
+    "secretkey",
     "credential",
     "credentials",
     "authorization",
@@ -30,24 +33,34 @@ _SECRET_ENDINGS = (
 )
 _VOCABULARY = frozenset(
     (
-        *("audio", "begin", "beginning", "bos", "cls", "decoder", "end", "eod", "eom", "eos", "eot", "image", "mask"),
-        *("pad", "padding", "prefix", "sep", "sot", "special", "start", "stop", "suffix", "unk", "unknown", "video"),
-        "vocab",
+        *("audio", "begin", "beginning", "blank", "boi", "bos", "cls", "decoder", "end", "eod", "eoi", "eom", "eos"),
+        *("eot", "image", "mask", "newline", "null", "pad", "padding", "per", "placeholder", "prefix", "sep", "sot"),
+        *("special", "start", "stop", "suffix", "unk", "unknown", "video", "vocab"),
     )
 )
 """Words before `token` that make it an entry of a tokenizer's vocabulary: `pad_token`, `decoder_start_token`."""
 
 _SECRET_VALUES = re.compile(
     r"""
-      [a-z][a-z0-9+.\-]*://[^/\s:@]*:[^/\s@]+@               # a URL with a password
-    | \b(?:hf|ghp)_(?=[a-z]*\d)[a-z0-9]{16,}                # Hugging Face, GitHub; not a model's name (hf_t5_base_v2)
-    | \bsk-(?=[\w\-]*\d)[\w\-]{8,}                         # OpenAI and kin
-    | \bAKIA[0-9A-Z]{12,}                                    # AWS
-    | -----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY(?:[ ]BLOCK)?-----    # PEM
-    | \beyJ[\w\-]{8,}\.[\w\-]{8,}\.[\w\-]*                   # JWT
+      (?<=[A-Za-z0-9+.\-])://[^/\s:@]*:(?!\d+[?\#…])[^/\s@]+[@…] # a URL with a password; not host:80?q=a@b
+    | \bhf_(?:[A-Za-z0-9]{30}|(?=[A-Za-z]{0,99}\d)[A-Za-z0-9]{16})     # Hugging Face; not a model's name: hf_t5_base
+    | \bgh[oprsu]_(?:[A-Za-z0-9]{30}|(?=[A-Za-z]{0,99}\d)[A-Za-z0-9]{16})                                  # GitHub
+    | \bgithub_pat_[A-Za-z0-9_]{16}
+    | \bsk-(?:proj|svcacct|admin|ant|or|lf)-(?=[\w\-]{0,99}\d)[\w\-]{8}                            # OpenAI and kin
+    | \bsk-(?:\w{1,20}-){0,3}(?=[A-Za-z]{0,99}\d)[A-Za-z0-9]{16}            # not a model's name: sk-learn-model-2024
+    | \bAKIA[0-9A-Z]{12}                                                                                      # AWS
+    | -----BEGIN[ ][A-Z ]{0,40}PRIVATE[ ]KEY(?:[ ]BLOCK)?-----                                                 # PEM
+    | \beyJ[\w\-]{8,600}\.[\w\-]{8,8192}\.                                                                   # JWT
     """,
-    re.VERBOSE | re.IGNORECASE,
+    re.VERBOSE,
 )
+"""Each alternative looks only so far ahead that a text of any kind is searched in a time that grows with its length."""
+
+_MARKS = ("://", "hf_", "gho_", "ghp_", "ghr_", "ghs_", "ghu_", "github_pat_", "sk-", "AKIA", "-----BEGIN", "eyJ")
+"""Without one of these there is nothing to search for, which is found out a hundred times faster."""
+
+_LONGEST_KEY = 128
+"""Characters at the end of a key that are looked at for the words of a secret."""
 
 
 class Redactor:
@@ -66,7 +79,11 @@ class Redactor:
     def redact(self, key: str, value: Any) -> Any:
         """Return `value`, plain data logged under `key`, with every secret string in it replaced."""
         if isinstance(value, Mapping):
-            return {name: self.redact(f"{key}.{name}" if key else str(name), item) for name, item in value.items()}
+            redacted: dict[str, Any] = {}
+            for name, item in value.items():
+                place = f"{key}.{name}" if key else str(name)
+                redacted[self._shown(place, name, redacted)] = self.redact(place, item)
+            return redacted
         if isinstance(value, (list, tuple)):
             return [self.redact(key, item) for item in value]
         if isinstance(value, (str, bytes)) and self._is_secret(key, value):
@@ -74,10 +91,29 @@ class Redactor:
         return value
 
     def _is_secret(self, key: str, value: str | bytes) -> bool:
-        if _matches(key, self._allow):
+        if self._allow and _matches(key, self._allow):
             return False
         content = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-        return _matches(key, self._also) or _names_secret(key) or _SECRET_VALUES.search(content) is not None
+        return (
+            _names_secret(key[-_LONGEST_KEY:])
+            or (bool(self._also) and _matches(key, self._also))
+            or _looks_secret(content)
+        )
+
+    def _shown(self, place: str, name: Any, taken: Mapping[str, Any]) -> Any:
+        """Return the name of an entry, or what stands for one that is itself a secret, apart from those `taken`."""
+        if not isinstance(name, str) or not _looks_secret(name):
+            return name
+        if self._allow and _matches(place, self._allow):
+            return name
+        number = 1
+        while (shown := REDACTED if number == 1 else f"{REDACTED} {number}") in taken:
+            number += 1
+        return shown
+
+
+def _looks_secret(value: str) -> bool:
+    return any(mark in value for mark in _MARKS) and _SECRET_VALUES.search(value) is not None
 
 
 def _matches(key: str, patterns: Sequence[str]) -> bool:
@@ -85,6 +121,7 @@ def _matches(key: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 
+@lru_cache(maxsize=4096)
 def _names_secret(key: str) -> bool:
     words = [word.lower() for word in _WORD.findall(key)]
     if not words:
@@ -92,4 +129,4 @@ def _names_secret(key: str) -> bool:
     last, before = words[-1], words[-2] if len(words) > 1 else ""
     if last == "token" and before in _VOCABULARY:
         return False
-    return last.endswith(_SECRET_ENDINGS) or (last == "key" and before in {"api", "private", "access"})
+    return last.endswith(_SECRET_ENDINGS) or (last == "key" and before in {"api", "private", "access", "secret"})

@@ -1,6 +1,7 @@
 """The resource: what is true of everything that one writer sends."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote
 
@@ -22,9 +23,12 @@ from otel_logger.identity import Identity
 from otel_logger.ranks import Ranks
 from otel_logger_exporters.errors import ConfigurationError
 
-__all__ = ["described_by_user", "resource_attributes"]
+__all__ = ["described_by_user", "names_service", "resource_attributes"]
 
 DEFAULT_SERVICE = "training"
+
+_OF_A_PROCESS = frozenset({"process.pid", "process.parent_pid"})
+"""What detectors find that is another number in each attempt, and so is on log records and spans alone."""
 
 
 def described_by_user(environ: Mapping[str, str]) -> dict[str, str]:
@@ -32,6 +36,17 @@ def described_by_user(environ: Mapping[str, str]) -> dict[str, str]:
 
     The form is `key=value,key=value` with percent-encoded values (OpenTelemetry resource SDK specification).
     """
+    attributes = _said(environ)
+    attributes.setdefault("service.name", DEFAULT_SERVICE)
+    return attributes
+
+
+def names_service(environ: Mapping[str, str]) -> bool:
+    """Tell whether the user says what the service's name is."""
+    return "service.name" in _said(environ)
+
+
+def _said(environ: Mapping[str, str]) -> dict[str, str]:
     attributes = {}
     for number, pair in enumerate(environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(","), start=1):
         if not pair.strip():
@@ -51,7 +66,6 @@ def described_by_user(environ: Mapping[str, str]) -> dict[str, str]:
                 "what is not ASCII in UTF-8, as it is or percent-encoded."
             )
             raise ConfigurationError(msg) from None
-    attributes.setdefault("service.name", DEFAULT_SERVICE)
     if service := environ.get("OTEL_SERVICE_NAME", "").strip():
         attributes["service.name"] = service
     return attributes
@@ -66,14 +80,18 @@ def resource_attributes(
     ranks: Ranks,
     host: str,
     restart_count: int | None,
+    found: Mapping[str, Any] = MappingProxyType({}),
+    with_process: bool = True,
 ) -> dict[str, Any]:
-    """Return the attributes of a writer's resource, hyperparameters apart.
+    """Return the attributes of a writer's resource, hyperparameters apart; without those of a process by its number
+    where these are not wanted.
 
-    The user's attributes win over what we detect, but not over identity: two writers that share a
-    `service.instance.id` overwrite each other's series without a word.
+    What is `found` of the surroundings wins over the host's name, and the user's attributes win over both, but not over
+    identity: two writers that share a `service.instance.id` overwrite each other's series without a word.
     """
     detected: dict[str, Any] = {
         "host.name": host,
+        **{key: value for key, value in found.items() if with_process or key not in _OF_A_PROCESS},
         "telemetry.sdk.language": "python",
         "telemetry.sdk.name": SCOPE_NAME,
         "telemetry.sdk.version": SCOPE_VERSION,

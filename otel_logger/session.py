@@ -14,15 +14,21 @@ from otel_logger.adopter import Adopter
 from otel_logger.announce import announce, destinations, outcome, shown
 from otel_logger.conventions import OUTCOME_FAILED, OUTCOME_FINISHED, OUTCOME_INTERRUPTED, OUTCOME_PREEMPTED
 from otel_logger.deposits import Deposits
-from otel_logger.launch import Launch, read_launch
-from otel_logger.settings import Settings
-from otel_logger.termination import EXIT_STATUS, Termination, shield
+from otel_logger.launch import Launch, read_launch, with_detectors
+from otel_logger.log_hooks import LogHook
+from otel_logger.program_logs import ProgramLogs
+from otel_logger.redaction import Redactor
+from otel_logger.scraping import latest_values, open_scrape, scraped_at
+from otel_logger.settings import Settings, own_parent
+from otel_logger.termination import EXIT_STATUS, Termination, is_put_off, shield
+from otel_logger.trainer import Position
 from otel_logger.values import plain, text
 from otel_logger.writer import Writer
 from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.endpoint_urls import GRPC
 from otel_logger_exporters.errors import ConfigurationError
 from otel_logger_exporters.ledger import Ledger, Stats, warn
+from otel_logger_exporters.signals import Signal
 
 __all__ = ["Arguments", "ProcessHooks", "Session", "open_session"]
 
@@ -87,15 +93,16 @@ class ProcessHooks:
 def open_session(
     arguments: Arguments,
     clock: Clock,
-    step: Callable[[], int | None],
+    position: Position,
     hooks: ProcessHooks,
     *,
     has_trainer: bool,
+    is_reopening: bool = False,
 ) -> "Session | None":
     """Check the configuration and open a writer; None when OTEL_SDK_DISABLED is set. ConfigurationError if it is wrong.
 
     The run is settled here when the user named it, unless `has_trainer`: a trainer may yet load a checkpoint, whose run
-    goes on.
+    goes on. A logger that `is_reopening` is opened although it cannot be scraped.
     """
     environ = os.environ if arguments.environ is None else arguments.environ
     launch = read_launch(environ, arguments.settings)
@@ -107,7 +114,8 @@ def open_session(
         # Read when gRPC is first imported. Its own handlers of forks crash the process that forks while a thread of it
         # connects: those of a data loader would end the training. A child of ours leaves its parent's channels alone.
         os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
-    session = Session(arguments, launch, clock, step, hooks)
+    launch = with_detectors(launch, environ)
+    session = Session(arguments, launch, clock, position, hooks, is_reopening=is_reopening)
     session.start(settle=not has_trainer)
     return session
 
@@ -116,7 +124,14 @@ class Session:
     """An open writer with its deposits. `failure` is the exception that ended the program, where one did."""
 
     def __init__(
-        self, arguments: Arguments, launch: Launch, clock: Clock, step: Callable[[], int | None], hooks: ProcessHooks
+        self,
+        arguments: Arguments,
+        launch: Launch,
+        clock: Clock,
+        position: Position,
+        hooks: ProcessHooks,
+        *,
+        is_reopening: bool = False,
     ) -> None:
         self.launch = launch
         self.ledger = Ledger(clock, _log)
@@ -131,13 +146,28 @@ class Session:
         self._finishing = threading.RLock()
         run_name = _given("run_name", arguments.run_name or launch.settings.run_name)
         run_id = _given("run_id", arguments.run_id or launch.settings.run_id)
-        self.writer = Writer(launch, clock, self.ledger, run_name=run_name, run_id=run_id, step=step)
+        if run_id is not None and run_id == launch.settings.parent_run_id:
+            raise ConfigurationError(own_parent(run_id))
+        self._scrape = open_scrape(launch, clock, self.ledger, is_reopening=is_reopening)
+        latest = latest_values(launch.settings, self.ledger) if self._scrape is not None else None
+        try:
+            self.writer = Writer(
+                launch, clock, self.ledger, run_name=run_name, run_id=run_id, position=position, latest=latest
+            )
+        except BaseException:
+            self._stop_scraping()
+            raise
         self.deposits = Deposits(self.writer, clock)
+        redactor = Redactor(launch.settings.redact, launch.settings.redact_allow)
+        self._program_logs = ProgramLogs(self.writer.emit, self.ledger, redactor, self.writer.step)
+        self._log_hook: LogHook | None = None
         self._adopter = Adopter(launch, clock, _log)
         self.writer.on_settled.append(lambda: self._adopter.start(self.writer.folder.parent, self.writer.folder))
         self._is_named = run_name is not None or run_id is not None
         self._hooks = hooks
         hooks.session = self
+        if self._scrape is not None:
+            self._scrape.start(self.writer.measure, self.writer.resource)
         self._termination = Termination(hooks.finish, is_wanted=launch.settings.signals == "on")
         if self._termination.is_deaf:
             self.ledger.warn("signals", _DEAF)
@@ -146,8 +176,17 @@ class Session:
         """Settle the run now, if that is wanted and the user named it, and say where the data goes."""
         if settle and self._is_named:
             self.writer.settle()
+        else:
+            self.writer.look_ahead()
         if self.launch.ranks.local_rank == 0:
             self._announce_start()
+        level = self.launch.settings.program_logs
+        if level != "off" and self.writer.outbox.journal(Signal.LOGS) is not None:
+            self._log_hook = LogHook(self.take_log, getattr(logging, level.upper()))
+
+    def take_log(self, record: logging.LogRecord) -> None:
+        """Record what the program has logged."""
+        self.guard(self._program_logs.take, record)
 
     def stats(self) -> Stats:
         """Return what became of the data so far."""
@@ -189,7 +228,8 @@ class Session:
 
     def _finish_once(self) -> None:
         timeout = self.launch.settings.shutdown_timeout / 1000
-        if not self._finishing.acquire(timeout=timeout + 1):
+        linger = self.launch.settings.scrape_linger / 1000 if self._scrape is not None else 0.0
+        if not self._finishing.acquire(timeout=timeout + linger + 1):
             return
         try:
             # Not where a signal handler closes the logger that it interrupts closing: that goes on when it returns.
@@ -197,15 +237,27 @@ class Session:
                 self.is_open = False
                 try:
                     self._finish(timeout)
+                    if self._scrape is not None and self.writer.is_used:
+                        self._scrape.linger(linger, is_put_off)
                 finally:
+                    self._stop_scraping()
                     self._let_go()
         finally:
             self._finishing.release()
+
+    def _stop_scraping(self) -> None:
+        if self._scrape is not None:
+            self._scrape.close()
+
+    def _close_log_hook(self) -> None:
+        if self._log_hook is not None:
+            self._log_hook.close()
 
     def _let_go(self) -> None:
         if self._hooks.session is self:
             self._hooks.session = None
         self._termination.close()
+        self._close_log_hook()
         # Its traceback holds the frames that it came through, and they what is on the GPU.
         self.failure = None
 
@@ -215,7 +267,8 @@ class Session:
             if self.writer.is_used:
                 self.writer.bind()
                 self.deposits.close(timeout)
-                self.writer.finish(*self._outcome())
+                self._close_log_hook()
+                self.writer.finish(*self._outcome(), self.failure)
         finally:
             # Before the adopter gets the rest of the time: a backlog must not keep this run's own end from being sent.
             self.writer.send(max(0.0, deadline - self._clock.monotonic()))
@@ -229,8 +282,11 @@ class Session:
         self.is_open = False
         self.is_forked = True
         self._termination.close()
+        self._close_log_hook()
         self.writer.abandon()
         self.deposits.abandon()
+        if self._scrape is not None:
+            self._scrape.abandon()
 
     def note_failure_of_program(self) -> None:
         """Take the uncaught exception that ended the program, if one did, for the run's failure.
@@ -261,7 +317,7 @@ class Session:
         identity = self.writer.identity
         who = f"run {identity.run_id}, attempt {identity.attempt}: " if identity is not None else ""
         folder = self.writer.folder.parent if identity is not None else self.launch.directory
-        announce(_log, who + destinations(self.launch.routes, shown(folder)))
+        announce(_log, who + destinations(self.launch.routes, shown(folder), scraped_at(self._scrape, self.launch)))
         notes = [*self.launch.notes, *([identity.note] if identity is not None and identity.note else [])]
         for note in notes:
             warn(_log, note)

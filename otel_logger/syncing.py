@@ -8,6 +8,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from otel_logger.conventions import SCOPE_VERSION
+from otel_logger.deaths import LastSign, last_sign, tell_death
 from otel_logger.folders import WriterFile, own_writers, runs_below
 from otel_logger.hyperparameters import resource_part
 from otel_logger.launch import Launch
@@ -20,7 +21,7 @@ from otel_logger_exporters.endpoints import Endpoint
 from otel_logger_exporters.items import encode_resource
 from otel_logger_exporters.journal_reader import JournalReader
 from otel_logger_exporters.lane import Lane
-from otel_logger_exporters.ledger import Ledger
+from otel_logger_exporters.ledger import Ledger, warn
 from otel_logger_exporters.owner import RENEWAL_INTERVAL, NotClaimable, Owner
 from otel_logger_exporters.rejected import RejectedFolder
 from otel_logger_exporters.segments import segments_of
@@ -87,11 +88,14 @@ class Errand:
         return any(segments_of(folder, signal) for signal in signals)
 
     def run(self, folder: Path, writer: WriterFile) -> Synced:
-        """Send what waits in the folder of a dead writer, and return what became of it.
+        """Send what waits in the folder of a dead writer, its end with it, and return what became of it.
+
+        A writer that has not told its end is told to be lost, in its own journal.
 
         Nothing is sent twice: what an endpoint has acknowledged is marked, so that an interrupted errand goes on where
         it was. A journal that was a queue is deleted when it is empty, one that was kept locally stays.
         """
+        sign = last_sign(folder)
         try:
             owner = Owner.claim(folder)
         except NotClaimable as error:
@@ -101,9 +105,17 @@ class Errand:
         with _held(owner):
             try:
                 tidy(folder)
-                return self._send(folder, writer)
+                return self._send(folder, self._tell_death(folder, writer, sign))
             except OSError as error:
                 return self._result(folder, writer, {}, f"the folder cannot be read or written: {error}")
+
+    def _tell_death(self, folder: Path, writer: WriterFile, sign: LastSign) -> WriterFile:
+        try:
+            return tell_death(folder, writer, sign, self.launch.limits)
+        except OSError as error:
+            # What can be read is sent all the same; a full disk has room for the rest then.
+            warn(self.log, f"The end of the run in {folder}, whose process is dead, cannot be recorded: {error}")
+            return writer
 
     def _send(self, folder: Path, writer: WriterFile) -> Synced:
         ledger = Ledger(self.clock, self.log)

@@ -20,7 +20,7 @@ from contextlib import suppress
 from types import CodeType, FrameType
 from typing import Any, Final
 
-__all__ = ["EXIT_STATUS", "Termination", "shield"]
+__all__ = ["EXIT_STATUS", "Termination", "is_put_off", "shield"]
 
 EXIT_STATUS: Final = 128 + signal.SIGTERM
 """The exit status of a process that SIGTERM has ended in order."""
@@ -75,6 +75,11 @@ def shield(action: Callable[[], None]) -> None:
                 # What was put off before a fork is the parent's.
                 if handler.process == os.getpid():
                     handler.hand_on(signal.SIGTERM, sys._getframe(), is_orderly=True)
+
+
+def is_put_off() -> bool:
+    """Tell whether a SIGTERM has come that waits for a shielded action to end."""
+    return any(handler.process == os.getpid() for handler in tuple(_pending))
 
 
 def _shielded(action: Callable[[], None]) -> None:

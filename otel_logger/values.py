@@ -5,12 +5,16 @@ Neither NumPy nor torch is imported: their values are known by the module of the
 
 import math
 import numbers
+import re
 from collections import UserString
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from decimal import Decimal
 from enum import Enum
 from itertools import islice
 from typing import Any
+
+from otel_logger.forms import fields_of, form_of, stable_text
 
 __all__ = ["NotANumber", "as_number", "flatten", "is_device_tensor", "is_tensor", "key_text", "plain", "text"]
 
@@ -26,10 +30,16 @@ DEEPEST = 16
 """Levels of nesting that are followed; beyond it, or in a cycle, a value is described."""
 
 LARGEST_VALUE = 2**18
-"""Characters of one value in all, an item counted as 16. A list that holds itself ten times would otherwise have 10^16
-leaves, and Loki's default refuses a line above 256 KB."""
+"""Characters of one value in all, an item counted as 16; strings of 48 stay even beyond it. A list that holds itself
+ten times would otherwise have 10^16 leaves, and Loki's default refuses a line above 256 KB."""
 
 _ITEM_SIZE = 16
+_SHORT = 48
+_LONGEST_TYPE = 20
+_CUT = re.compile(r"… \(\d+ characters\)\Z")
+
+_TENSOR_MODULES = ("torch", "torch.nn.parameter")
+"""Where classes of tensors are whose content is theirs alone."""
 
 
 class NotANumber(TypeError):
@@ -123,25 +133,44 @@ def _from_numpy(value: Any, on_overflow: Callable[[], None]) -> float | int:
     return as_number(float(item) if kind == "f" else item, on_overflow)
 
 
-def plain(value: Any) -> Any:
+def plain(value: Any, on_cut: Callable[[], None] = lambda: None) -> Any:
     """Return `value` as data that an OTLP attribute or body can hold: never raises, never waits for a device.
 
-    Strings, numbers, booleans, None and bytes stay; mappings, sequences and sets are followed (keys become strings);
-    arrays and CPU tensors of at most 1,024 elements become lists; enums become their value; anything else its `str`,
-    cut at 8,192 characters. An int beyond 64 bits becomes its digits. What is too large, or nested too deep, is
-    described by its type and size.
+    Strings, numbers, booleans, None and bytes stay; mappings, sequences and sets are followed (keys become strings,
+    sets are sorted); arrays and CPU tensors of at most 1,024 elements become lists; enums become their value. Objects
+    with fields become mappings, and functions, classes and modules their names (`otel_logger.forms`); anything else its
+    `str` without addresses in memory, cut at 8,192 characters. An int beyond 64 bits becomes its digits. What is too
+    large, nested too deep, or a container in itself, is described by its type and size; `on_cut` is called for each
+    value that is.
     """
-    return _plain(value, DEEPEST, _Allowance())
+    kind = type(value)
+    if kind is float or kind is bool or value is None:
+        return value
+    return _plain(value, DEEPEST, _Allowance(on_cut))
 
 
 class _Allowance:
-    __slots__ = ("_left",)
+    """What is left of a value's size, and the containers that what is looked at stands in."""
 
-    def __init__(self) -> None:
+    __slots__ = ("_left", "inside", "on_cut")
+
+    def __init__(self, on_cut: Callable[[], None]) -> None:
         self._left = LARGEST_VALUE
+        self.inside: set[int] = set()
+        self.on_cut = on_cut
 
-    def takes(self, size: int) -> bool:
-        if size > self._left:
+    def takes(self, items: int) -> bool:
+        return self._spend(items * _ITEM_SIZE, always=False)
+
+    def takes_text(self, size: int) -> bool:
+        # Short ones always: what describes a value must stay when it is looked at again.
+        return self._spend(min(size, LONGEST_TEXT), always=size <= _SHORT)
+
+    def takes_bytes(self, size: int) -> bool:
+        return self._spend(size, always=False)
+
+    def _spend(self, size: int, *, always: bool) -> bool:
+        if size > self._left and not always:
             return False
         self._left -= size
         return True
@@ -152,14 +181,19 @@ def _plain(value: Any, depth: int, allowance: _Allowance) -> Any:
         return _convert(value, depth, allowance)
     except Exception as error:
         # A __str__, __iter__ or item() of the caller's may raise anything; it costs this value alone.
-        return f"<{type(value).__name__}: {type(error).__name__}>"
+        return _cut(f"<{type(value).__name__}: {type(error).__name__}>", allowance)
 
 
 def _convert(value: Any, depth: int, allowance: _Allowance) -> Any:
-    if value is None or isinstance(value, bool):
+    kind = type(value)
+    if kind is str:
+        return _cut(value, allowance)
+    if kind is float or kind is bool or value is None:
         return value
+    if kind is dict or kind is list or kind is tuple:
+        return _follow(value, value, depth, allowance)
     if isinstance(value, bytes):
-        return value if allowance.takes(len(value)) else f"{len(value)} bytes"
+        return value if allowance.takes_bytes(len(value)) else _told(f"{len(value)} bytes", allowance)
     if isinstance(value, Enum):
         return _plain(value.value, depth - 1, allowance)
     if isinstance(value, str):
@@ -171,40 +205,88 @@ def _convert(value: Any, depth: int, allowance: _Allowance) -> Any:
     if isinstance(value, float):
         return float(value)
     if is_tensor(value):
-        if value.device.type != "cpu" or value.numel() > LARGEST_ARRAY:
-            return f"tensor of shape {tuple(value.shape)}, dtype {value.dtype}, device {value.device}"
-        return _plain(value.detach().tolist(), depth, allowance)
+        return _convert_tensor(value, depth, allowance)
     if _module(value) == "numpy" and hasattr(value, "tolist"):
         if value.size > LARGEST_ARRAY:
-            return f"array of shape {value.shape}, dtype {value.dtype}"
+            return _cut(f"array of shape {value.shape}, dtype {value.dtype}", allowance)
         # longdouble has no Python counterpart: its tolist() is itself.
-        if type(listed := value.tolist()) is not type(value):
+        if type(listed := value.tolist()) is not kind:
             return _plain(listed, depth, allowance)
+    return _convert_object(value, depth, allowance)
+
+
+def _convert_tensor(value: Any, depth: int, allowance: _Allowance) -> Any:
+    # Of a class of its own, a tensor may be shared out to other processes, and reading it wait for them.
+    is_local = type(value).__module__ in _TENSOR_MODULES and value.device.type == "cpu"
+    if is_local and value.numel() <= LARGEST_ARRAY:
+        # Sparse ones, or such as have shapes alone, cannot be listed.
+        with suppress(RuntimeError, NotImplementedError):
+            return _plain(value.detach().tolist(), depth, allowance)
+    return _cut(f"tensor of shape {tuple(value.shape)}, dtype {value.dtype}, device {value.device}", allowance)
+
+
+def _convert_object(value: Any, depth: int, allowance: _Allowance) -> Any:
+    if not isinstance(value, type) and (named := fields_of(value)) is not None:
+        return _follow(value, named, depth, allowance)
+    if (form := form_of(value)) is not None:
+        return _cut(form, allowance) if isinstance(form, str) else _follow(value, form, depth, allowance)
     if isinstance(value, (Mapping, Sequence, Set)) and not isinstance(value, UserString):
-        size = len(value)
-        if depth <= 0 or size > LARGEST_ARRAY or not allowance.takes(size * _ITEM_SIZE):
-            return f"{type(value).__name__} of {size} items"
-        # islice: an __iter__ of the caller's need not end where its __len__ says.
-        if isinstance(value, Mapping):
-            return {
-                _cut(key_text(key), allowance): _plain(item, depth - 1, allowance)
-                for key, item in islice(value.items(), size)
-            }
-        return [_plain(item, depth - 1, allowance) for item in islice(value, size)]
+        return _follow(value, value, depth, allowance)
     if isinstance(value, (numbers.Real, Decimal)):
         try:
             return float(value)
         except (OverflowError, ValueError):
             # A fraction beyond float64, a signalling NaN: their text says more.
             pass
-    return _cut(str(value), allowance)
+    return _cut(stable_text(value), allowance)
+
+
+def _follow(value: Any, content: Any, depth: int, allowance: _Allowance) -> Any:
+    """Return the items of `content`, which are those of `value`, made plain; or what describes it."""
+    size = len(content)
+    place = id(value)
+    if place in allowance.inside:
+        return _told(f"{type(value).__name__[:_LONGEST_TYPE]} of {size} items, in itself", allowance)
+    if depth <= 0 or size > LARGEST_ARRAY or not allowance.takes(size):
+        return _told(f"{type(value).__name__[:_LONGEST_TYPE]} of {size} items", allowance)
+    allowance.inside.add(place)
+    try:
+        # islice: an __iter__ of the caller's need not end where its __len__ says.
+        if isinstance(content, Mapping):
+            return {
+                _cut(key_text(key), allowance): _plain(item, depth - 1, allowance)
+                for key, item in islice(content.items(), size)
+            }
+        items = [_plain(item, depth - 1, allowance) for item in islice(content, size)]
+    finally:
+        allowance.inside.discard(place)
+    # The order of a set is another one in each process.
+    return sorted(items, key=_order) if isinstance(content, (set, frozenset)) else items
+
+
+def _order(item: Any) -> tuple[bool, float, str]:
+    is_number = isinstance(item, (int, float)) and item == item
+    return not is_number, item if is_number else 0.0, repr(item)
+
+
+def _told(description: str, allowance: _Allowance) -> str:
+    allowance.on_cut()
+    allowance.takes_text(len(description))
+    return description
 
 
 def _cut(value: str, allowance: _Allowance) -> str:
     size = len(value)
-    if not allowance.takes(min(size, LONGEST_TEXT)):
-        return f"{size} characters"
-    return text(value) if size <= LONGEST_TEXT else f"{text(value[:LONGEST_TEXT])}… ({size} characters)"
+    written = value if value.isascii() else text(value[: LONGEST_TEXT + _SHORT])
+    if not allowance.takes_text(len(written)):
+        return _told(f"{size} characters", allowance)
+    if len(written) <= LONGEST_TEXT:
+        return written
+    if max(size, len(written)) <= LONGEST_TEXT + _SHORT and _CUT.search(written, LONGEST_TEXT):
+        # It was cut before.
+        return written
+    allowance.on_cut()
+    return f"{written[:LONGEST_TEXT]}… ({size} characters)"
 
 
 def flatten(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -1,12 +1,29 @@
 """The vocabulary of metrics: how rows become OTLP under the settings."""
 
+from collections.abc import Iterable
+
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 
 from otel_logger.conventions import METRIC_KEY, SCHEMA_URL, SCOPE_NAME, SCOPE_VERSION, STEP, STEP_UNIT, metric_name
 from otel_logger.settings import Settings
+from otel_logger_exporters.measurements import Attributes, Instrument, Measurement
 from otel_logger_exporters.requests import MetricVocabulary
 
-__all__ = ["metric_vocabulary"]
+__all__ = ["ended_values", "metric_vocabulary"]
+
+
+def ended_values(keys: Iterable[str], settings: Settings, *, with_steps: bool) -> list[Measurement]:
+    """Return the end of the series of `keys`, and of their steps where they had some."""
+    points: dict[str, dict[Attributes, float | int]] = {}
+    for key in keys:
+        attributes: Attributes = ((METRIC_KEY, key),)
+        points.setdefault(metric_name(key), {})[attributes] = 0
+        if with_steps and settings.step_series == "metric":
+            points.setdefault(STEP, {})[attributes] = 0
+    return [
+        Measurement(Instrument(name, STEP_UNIT if name == STEP else ""), found, has_ended=True)
+        for name, found in points.items()
+    ]
 
 
 def metric_vocabulary(settings: Settings) -> MetricVocabulary:

@@ -7,37 +7,42 @@ order, and nothing of trainers.
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
-from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.trace import Span
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 from otel_logger import conventions as names
+from otel_logger.activity import PHASES
 from otel_logger.devices import DeviceReads
 from otel_logger.event_log import EventLog
-from otel_logger.hyperparameters import HyperparameterSet, attribute
-from otel_logger.identity import Checkpoint, Identity, Known, settle
+from otel_logger.exceptions import exception_attributes
+from otel_logger.folders import run_folder
+from otel_logger.hyperparameter_log import HyperparameterLog
+from otel_logger.hyperparameters import Remembered, attribute
+from otel_logger.identity import Checkpoint, Identity
+from otel_logger.latest import LatestValues
 from otel_logger.launch import Launch
 from otel_logger.recorder import Recorder
 from otel_logger.redaction import Redactor
 from otel_logger.resource import resource_attributes
-from otel_logger.self_metrics import measure_delivery
-from otel_logger.spans import Spans
+from otel_logger.settling import Settling
+from otel_logger.spans import Block, Spans
 from otel_logger.stamps import Stamper
+from otel_logger.trace_log import TraceLog
+from otel_logger.trainer import Position
 from otel_logger.values import key_text, plain, text
+from otel_logger.vitals import Vitals
 from otel_logger.vocabulary import metric_vocabulary
 from otel_logger.writer_folder import WriterFolder
 from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.filesystems import file_system_of
 from otel_logger_exporters.items import Severity, encode_resource, encode_spans
-from otel_logger_exporters.ledger import Ledger, Stats
-from otel_logger_exporters.measurements import Measurement, encode_measurements
+from otel_logger_exporters.ledger import Ledger
+from otel_logger_exporters.measurements import Measurement
 from otel_logger_exporters.outbox import Outbox
 from otel_logger_exporters.owner import RENEWAL_INTERVAL
 from otel_logger_exporters.routes import Destination, Route, Routes
@@ -48,13 +53,8 @@ from otel_logger_exporters.upkeep import Upkeep
 
 __all__ = ["Writer"]
 
-_SCALARS = (str, bool, int, float)
-
-_SCOPE = InstrumentationScope(name=names.SCOPE_NAME, version=names.SCOPE_VERSION)
-
-MOST_TRACES = 1000
-"""Traces that become events of one span; further ones become log records. A span is held in memory until it ends and is
-sent in one piece, which gRPC servers refuse above 4 MiB."""
+_MINOR_SPANS = frozenset({names.SPAN_BATCH, names.SPAN_DATA, names.SPAN_FORWARD, names.SPAN_BACKWARD})
+"""The spans of each batch: the first to be given up as the bound on unsent data comes near."""
 
 LONGEST_UNBOUND = 600.0
 """Seconds after which the resource is bound although no metric and no `fit_start` has come: a set-up that hangs must
@@ -76,14 +76,15 @@ class Writer:
         *,
         run_name: str | None,
         run_id: str | None,
-        step: Callable[[], int | None],
+        position: Position,
+        latest: LatestValues | None = None,
     ) -> None:
         self.launch = launch
         self.ledger = ledger
         self.identity: Identity | None = None
         self.sends = launch.ranks.sends(launch.settings.ranks)
         self._clock = clock
-        self._step = step
+        self._position = position
         self.on_settled: list[Callable[[], None]] = []
         self._lock = threading.RLock()
         self._started = clock.monotonic()
@@ -93,16 +94,24 @@ class Writer:
         self._run_name = run_name
         self._run_id = run_id
         self._checkpoint: Checkpoint | None = None
-        self._known: tuple[Known, ...] | None = None
         self._redactor = Redactor(launch.settings.redact, launch.settings.redact_allow)
-        self._hyperparameters = HyperparameterSet(self._redactor)
+        self._hyperparameters = HyperparameterLog(
+            self._redactor,
+            ledger,
+            keep=lambda nested: self.outbox.keep_hyperparameters(nested, clock.time_ns()),
+            emit=lambda attributes, body: self.emit(names.EVENT_HYPERPARAMETERS, attributes, body=body),
+        )
         settings = launch.settings
         identifier = uuid.UUID(bytes=os.urandom(16))
-        kept = tuple(signal.value for signal in Signal if signal not in launch.routes.endpoints)
-        self._place = WriterFolder(launch.directory, identifier.hex, clock.time_ns(), launch.ranks.rank, kept, ledger)
+        kept = tuple(s.value for s in Signal if launch.routes.of(s).destination is not Destination.SEND)
+        mark = str(launch.mark) if launch.mark is not None else None
+        self._place = WriterFolder(
+            launch.directory, identifier.hex, clock.time_ns(), launch.ranks.rank, kept, ledger, mark
+        )
+        self._settling = Settling(launch, self._place, ledger)
         self.outbox = Outbox(
             self._place.path,
-            launch.routes if self.sends else _only_logs(launch),
+            launch.routes if self.sends else _without_traces(launch.routes),
             writer=identifier.bytes,
             clock=clock,
             ledger=ledger,
@@ -114,24 +123,48 @@ class Writer:
             restore=self._place.restore,
             space=Space(settings.journal_max_bytes, settings.min_free_bytes),
             is_first=launch.ranks.rank == 0,
-            self_metrics=self._self_metrics,
+            self_metrics=lambda stats, is_last: self.vitals.encode_delivery(stats, is_last),
         )
         journal = self.outbox.journal(Signal.METRICS)
         stamper = Stamper(clock.time_ns, nanoseconds=settings.time_resolution == "ns")
         self._recorder = (
-            Recorder(journal, stamper, ledger, exclude=settings.metrics_exclude) if journal is not None else None
+            Recorder(journal, stamper, ledger, exclude=settings.metrics_exclude, latest=latest)
+            if journal is not None and self.sends
+            else None
         )
+        self.vitals = Vitals(
+            self.outbox,
+            self._recorder,
+            position,
+            lambda: [self._hyperparameters.measure()],
+            clock,
+            ledger,
+            settings,
+        )
+        self._is_logging = False
         self._devices = DeviceReads(self._record_late, ledger)
-        self._trace_counts: WeakKeyDictionary[Span, int] = WeakKeyDictionary()
-        self.spans = Spans(self._take_span, launch.trace_context, clock, settings.batch_spans, launch.sampler)
+        self._latest = latest
+        self._bound_resource: dict[str, Any] = {}
+        self.spans = Spans(
+            self._take_span,
+            launch.trace_context,
+            clock,
+            settings.batch_spans,
+            # Where no spans are recorded, what `log_traces` gets must not be put on any.
+            launch.sampler if self.outbox.journal(Signal.TRACES) is not None else ALWAYS_OFF,
+            most_events=launch.limits.events,
+            redact=self._redact_text,
+        )
         self._events = EventLog(
             self.outbox, clock, ledger, launch.limits, run=self._run_attributes, span=self.spans.current_context
         )
         self.emit = self._events.emit
+        self._traces = TraceLog(self.spans, self.emit, self._redactor, clock, settings.trace_events)
         self._publish_resource()
         self.outbox.start()
         self._lease = Upkeep(self._place.renew, interval=RENEWAL_INTERVAL)
         self._lease.start()
+        self.vitals.open()
 
     @property
     def folder(self) -> Path:
@@ -147,6 +180,10 @@ class Writer:
         """Return the time, in nanoseconds since the epoch."""
         return self._clock.time_ns()
 
+    def step(self) -> int | None:
+        """Return the trainer's step, or without a trainer the last that was logged; None for none."""
+        return self.vitals.last_step()[0]
+
     @property
     def is_used(self) -> bool:
         """Whether anything was recorded or is known of the run."""
@@ -155,21 +192,30 @@ class Writer:
 
     def begin(self, run_name: str | None = None) -> None:
         """Say that a run starts; a name given by the trainer counts where the user gave none."""
+        if self._begun and run_name is None:
+            return
         with self._lock:
             if self._run_name is None and run_name:
                 self._run_name = run_name
             if self._begun:
                 return
             self._begun = True
-            self._look_around()
             self._publish_resource()
             self.emit(names.EVENT_RUN_START)
 
-    def resume(self, checkpoint: Checkpoint) -> None:
+    def look_ahead(self) -> None:
+        """Begin to look through the folder of runs in the background, for the call that settles which run this is."""
+        if self._run_id is None:
+            self._settling.look_ahead()
+
+    def resume(self, checkpoint: Checkpoint, hyperparameters: Remembered | None = None) -> None:
         """Take the identity that a loaded checkpoint carries into account; too late once identity is settled."""
         with self._lock:
             self._checkpoint = checkpoint
-            if self.identity is not None and self.identity.run_id != checkpoint.run_id:
+            self._hyperparameters.resume(checkpoint.run_id, hyperparameters)
+            # What a fork begins from is not what it is.
+            expected = self.launch.settings.parent_run_id
+            if self.identity is not None and checkpoint.run_id not in (self.identity.run_id, expected):
                 self.ledger.warn(
                     "checkpoint",
                     f"The loaded checkpoint belongs to run {checkpoint.run_id!r}, but this one is already "
@@ -181,18 +227,12 @@ class Writer:
         with self._lock:
             if self.identity is not None:
                 return self.identity
-            self._look_around()
-            identity = settle(
-                run_name=self._run_name or self.launch.script,
+            identity = self._settling.settle(
+                run_name=self._run_name,
                 run_id=self._run_id,
-                writer=self._place.writer.writer,
-                ranks=self.launch.ranks,
-                known=self._known or (),
                 checkpoint=self._checkpoint,
-                seed=self.launch.seed,
-                draw=lambda: os.urandom(3).hex(),
+                relocate=self.outbox.relocate,
             )
-            self._place.move_in(identity, self.outbox.relocate)
             # After the move: with an identity the workbench begins, and looks for staged files where the folder is.
             self.identity = identity
             self._publish_resource()
@@ -208,19 +248,30 @@ class Writer:
         with self._lock:
             if self._bound:
                 return
-            self.settle()
+            identity = self.settle()
+            folder = run_folder(self.launch.directory, identity.run_id)
+            hyperparameters = self._hyperparameters.bind(identity, folder) if self.sends else {}
             self._bound = True
-            message = encode_resource(self._resource() | self._hyperparameters.attributes())
             for signal in (Signal.METRICS, Signal.TRACES):
-                self.outbox.set_resource(signal, message, bound=True, ready=True)
+                resource = self._resource(signal) | hyperparameters
+                self.outbox.set_resource(signal, encode_resource(resource), bound=True, ready=True)
+                if signal is Signal.METRICS:
+                    self._bound_resource = resource
             self.spans.start_run(self._run_attributes())
-            if len(self._hyperparameters):
-                self._emit_hyperparameters()
+            self._hyperparameters.tell()
+            self.vitals.start(identity)
 
     def log_metrics(self, metrics: Mapping[Any, Any], step: Any) -> None:
         """Record one call; the first that carries a value binds the resource."""
-        carried, leftover = (bool(metrics), None) if self._recorder is None else self._recorder.record(metrics, step)
-        if carried and not self._bound:
+        if self._recorder is None:
+            carried, leftover = bool(metrics), None
+            if type(step) is int:
+                self.vitals.note_step(step)
+        else:
+            carried, leftover = self._recorder.record(metrics, step)
+        if carried and not self._is_logging:
+            self._is_logging = True
+            self.vitals.note_values()
             self.bind()
         if leftover is not None:
             if leftover.device:
@@ -234,76 +285,58 @@ class Writer:
                     time_ns=leftover.time_ns,
                 )
 
-    def log_hyperparameters(self, hyperparameters: Mapping[Any, Any]) -> None:
-        """Record hyperparameters: for the resource until that is bound, as an event from then on."""
+    def log_hyperparameters(self, hyperparameters: Any) -> None:
+        """Record hyperparameters: for the resource until that is bound, as an event and as points from then on."""
         with self._lock:
             self.begin()
-            added = self._hyperparameters.add(hyperparameters)
-            if not added:
-                return
-            self.outbox.keep_hyperparameters(self._hyperparameters.nested(), self._clock.time_ns())
-            if self._bound:
-                self._emit_hyperparameters()
+            if self._hyperparameters.add(hyperparameters) and self._bound:
+                self._hyperparameters.tell()
+                self.vitals.renew(self._hyperparameters.take_ended())
+
+    def hyperparameters(self) -> Remembered | None:
+        """Return what a later attempt is to know of the hyperparameters; None when there are none, or no attempt."""
+        return self._hyperparameters.remembered(self.identity.attempt) if self.identity is not None else None
 
     def log_traces(self, traces: Mapping[Any, Any], step: int | None) -> None:
         """Record each trace as an event of the current span, as a log record, or as both."""
         self.begin()
-        for key, value in traces.items():
-            name = str(plain(key))
-            self._log_trace(name, self._redactor.redact(name, plain(value)), step)
+        self._traces.log(traces, step)
 
-    def _log_trace(self, key: str, value: Any, step: int | None) -> None:
-        mode = self.launch.settings.trace_events
-        span = None if self.spans.is_thinned else self.spans.current()
-        if span is not None and (not span.is_recording() or self.outbox.journal(Signal.TRACES) is None):
-            span = None
-        if span is not None and self._is_full(span):
-            span = None
-        if span is not None and mode != "log":
-            attributes: dict[str, Any] = {names.TRACE_VALUE: value if isinstance(value, _SCALARS) else str(value)}
-            if step is not None:
-                attributes[names.STEP] = step
-            span.add_event(key or names.EVENT_TRACE, attributes, timestamp=self._clock.time_ns())
-            self._trace_counts[span] += 1
-        if span is None or mode != "span":
-            self.emit(names.EVENT_TRACE, {names.TRACE_NAME: key}, body=value, step=step)
-
-    def _is_full(self, span: Span) -> bool:
-        """Tell whether a further trace as an event of the span would be too much, or cut off by a limit."""
-        limit = self.launch.limits.events
-        # One is left for an exception; the caller's own events count too.
-        if limit is not None and isinstance(span, ReadableSpan) and len(span.events) >= limit - 1:
-            return True
-        return self._trace_counts.setdefault(span, 0) >= MOST_TRACES
-
-    def span(self, name: str, attributes: Mapping[str, Any]) -> AbstractContextManager[Span]:
-        """Return a context manager that runs a block in a span of the caller's own."""
+    def block(self, name: str, attributes: Mapping[str, Any]) -> Block:
+        """Begin a span of the caller's own."""
+        self.begin()
         plain_attributes = self._redactor.redact("", {text(key): plain(value) for key, value in attributes.items()})
-        return self.spans.span(
-            key_text(name), {key: attribute(value) for key, value in plain_attributes.items()}, self._redact_text
-        )
+        block = self.spans.block(key_text(name), {key: attribute(value) for key, value in plain_attributes.items()})
+        if (phase := attributes.get(names.PHASE)) in PHASES:
+            block.at_end = self.vitals.activity.enter(phase)
+        return block
 
-    def finish(self, outcome: str, reason: str | None) -> None:
-        """Record the end of the run; once."""
+    def finish(self, outcome: str, reason: str | None, error: BaseException | None = None) -> None:
+        """Record the end of the run; once. `error` is what made it fail."""
         with self._lock:
             if self._finished:
                 return
             self._finished = True
             now = self._clock.time_ns()
             reason = self._redactor.redact("", reason)
-            self.spans.end_all(reason if outcome == names.OUTCOME_FAILED else None)
-            self._devices.poll()
             failed = outcome == names.OUTCOME_FAILED
+            # Nor has a fit come to its end that left no exception behind; but who was told to stop did not fail.
+            is_cut = failed or (outcome == names.OUTCOME_INTERRUPTED and error is None)
+            self.spans.finish(reason if is_cut else None, error if failed else None)
+            self._devices.poll()
+            self.vitals.activity.end(outcome)
             attributes: dict[str, Any] = {
                 names.RUN_OUTCOME: outcome,
                 names.RUN_DURATION: (now - self._place.writer.started_ns) / 1e9,
             }
             if reason is not None:
                 attributes[names.RUN_REASON] = reason
+            if failed and error is not None:
+                attributes |= exception_attributes(error, self._redact_text)
             self.emit(
                 names.EVENT_RUN_END,
                 attributes,
-                step=self._step(),
+                step=self.step(),
                 severity=Severity.ERROR if failed else Severity.INFO,
             )
             self._place.describe(ended_ns=now, outcome=outcome)
@@ -313,36 +346,41 @@ class Writer:
         deadline = self._clock.monotonic() + timeout
         # Half: a device that hangs must leave time to send what is recorded.
         self._devices.finish(timeout / 2, self._clock)
+        if self._finished:
+            self.vitals.end()
         self.outbox.flush(max(0.0, deadline - self._clock.monotonic()))
 
     def close(self, timeout: float) -> None:
         """Stop sending, within `timeout` seconds, and give the folder up; an unused one is removed."""
+        self.vitals.stop()
         self.outbox.close(timeout)
+        self._hyperparameters.write(self._place.path)
         self._lease.stop()
         self._place.release(unused=not self.is_used)
 
     def abandon(self) -> None:
         """Drop everything inherited in the child of a fork."""
         self.ledger.abandon()
+        self.spans.abandon()
+        self.vitals.abandon()
+        self._hyperparameters.abandon()
         self._place.abandon()
         self.outbox.abandon()
 
     def _housekeeping(self) -> None:
         self._devices.poll()
+        self._hyperparameters.write(self._place.path)
         if self.is_used and not self._bound and self._clock.monotonic() - self._started >= LONGEST_UNBOUND:
             self.bind()
 
-    def _self_metrics(self, stats: Stats) -> bytes:
-        return self._encode(measure_delivery(stats), self._clock.time_ns())
+    def measure(self) -> list[Measurement]:
+        """Return what a scrape gets: latest values, liveness, what became of the data; nothing of an unbound run."""
+        latest = self._latest.measure() if self._latest is not None and self._bound else []
+        return [*latest, *self.vitals.measure()]
 
-    def _encode(self, measurements: Iterable[Measurement], time_ns: int) -> bytes:
-        return encode_measurements(
-            measurements,
-            time_ns=time_ns,
-            start_ns=self._place.writer.started_ns,
-            scope=_SCOPE,
-            schema_url=names.SCHEMA_URL,
-        )
+    def resource(self) -> dict[str, Any]:
+        """Return the resource, empty until it is bound."""
+        return self._bound_resource
 
     def _record_late(self, metrics: Mapping[str, float | int], time_ns: int, step: int | None) -> None:
         if self._recorder is not None:
@@ -351,16 +389,14 @@ class Writer:
     def _redact_text(self, value: str) -> str:
         return str(self._redactor.redact("", value))
 
-    def _take_span(self, span: ReadableSpan) -> None:
+    def _take_span(self, span: ReadableSpan) -> int:
         try:
             frame = encode_spans([span], self.launch.limits)
         except Exception as error:
             self.ledger.drop("encoding", 1, f"A span {span.name} is lost, it cannot be encoded: {error!r}")
-            return
-        self.outbox.put(Signal.TRACES, frame, is_minor=span.name == names.SPAN_BATCH)
-
-    def _emit_hyperparameters(self) -> None:
-        self.emit(names.EVENT_HYPERPARAMETERS, body=self._hyperparameters.nested())
+            return 0
+        self.outbox.put(Signal.TRACES, frame, is_minor=span.name in _MINOR_SPANS)
+        return len(frame.body)
 
     def _run_attributes(self) -> dict[str, Any]:
         attributes: dict[str, Any] = {names.RANK: self.launch.ranks.rank}
@@ -374,7 +410,7 @@ class Writer:
             attributes[names.RUN_NAME] = self._run_name
         return attributes
 
-    def _resource(self) -> dict[str, Any]:
+    def _resource(self, signal: Signal) -> dict[str, Any]:
         attributes = resource_attributes(
             self.launch.user_resource,
             identity=self.identity,
@@ -382,22 +418,19 @@ class Writer:
             writer=self._place.writer.writer,
             ranks=self.launch.ranks,
             host=self.launch.host,
-            restart_count=self.launch.restart_count,
+            restart_count=self.launch.restarts.count,
+            found={**self.launch.found, **({names.PROCESS_PID: os.getpid()} if signal is Signal.TRACES else {})},
+            with_process=signal is not Signal.METRICS,
         )
         redacted: dict[str, Any] = self._redactor.redact("", plain(attributes))
         return redacted
 
     def _publish_resource(self) -> None:
-        message = encode_resource(self._resource())
         for signal in Signal:
+            message = encode_resource(self._resource(signal))
             # Log records carry no hyperparameters and need not wait for them.
             self.outbox.set_resource(signal, message, bound=False, ready=signal is Signal.LOGS)
 
-    def _look_around(self) -> None:
-        if self._known is None:
-            self._known = self._place.known()
 
-
-def _only_logs(launch: Launch) -> Routes:
-    none = {signal: Route(signal, Destination.NONE) for signal in (Signal.METRICS, Signal.TRACES)}
-    return replace(launch.routes, metrics=none[Signal.METRICS], traces=none[Signal.TRACES])
+def _without_traces(routes: Routes) -> Routes:
+    return replace(routes, traces=Route(Signal.TRACES, Destination.NONE))

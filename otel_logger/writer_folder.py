@@ -1,21 +1,27 @@
 """The folder of one writer: made before its run is known, then moved into the run's, and given up at the end."""
 
+import fcntl
 import os
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from otel_logger.folders import STARTING, WriterFile, all_writers, create_runs_folder, run_folder
+from otel_logger.folders import STARTING, WriterFile, all_writers, create_runs_folder, run_folder, writers_of
 from otel_logger.identity import Identity, Known
 from otel_logger_exporters.blob_files import make_private_folder
 from otel_logger_exporters.errors import ConfigurationError
 from otel_logger_exporters.ledger import Ledger
-from otel_logger_exporters.owner import Owner
-from otel_logger_exporters.owner_folder import LOCK_NAME
+from otel_logger_exporters.owner import Owner, is_owned
+from otel_logger_exporters.owner_folder import LOCK_NAME, open_file
 
 __all__ = ["WriterFolder"]
+
+_LOOKS = (*(0.002,) * 50, *(0.02,) * 45)
+"""Seconds between attempts to enter a run's folder: one second in all."""
 
 
 class WriterFolder:
@@ -25,11 +31,18 @@ class WriterFolder:
     """
 
     def __init__(
-        self, directory: Path, identifier: str, started_ns: int, rank: int, kept: tuple[str, ...], ledger: Ledger
+        self,
+        directory: Path,
+        identifier: str,
+        started_ns: int,
+        rank: int,
+        kept: tuple[str, ...],
+        ledger: Ledger,
+        launch: str | None = None,
     ) -> None:
         self._path = directory / STARTING / identifier
         self._moving = threading.RLock()
-        self.writer = WriterFile(identifier[:6], started_ns, rank=rank, kept=kept)
+        self.writer = WriterFile(identifier[:6], started_ns, rank=rank, kept=kept, launch=launch)
         self._directory = directory
         self._ledger = ledger
         try:
@@ -54,7 +67,36 @@ class WriterFolder:
     def known(self) -> tuple[Known, ...]:
         """Return the other writers of the folder of runs; reads all of them."""
         found = all_writers(self._directory)
-        return tuple(Known(writer, alive) for path, writer, alive in found if path != self.path)
+        return tuple(Known(writer, alive, path) for path, writer, alive in found if path != self.path)
+
+    def known_of(self, run_id: str) -> tuple[Known, ...]:
+        """Return the other writers of one run."""
+        found = writers_of(run_folder(self._directory, run_id))
+        return tuple(Known(writer, is_owned(path), path) for path, writer in found if path != self.path)
+
+    @contextmanager
+    def entering(self, run_id: str) -> Iterator[None]:
+        """Keep other processes of this rank from entering the run's folder meanwhile, where there are locks.
+
+        Of several that start at once each sees those before it so.
+        """
+        lock = -1
+        try:
+            place = run_folder(self._directory, run_id)
+            make_private_folder(place)
+            lock = open_file(place / f".rank-{self.writer.rank}.lock", os.O_RDWR | os.O_CREAT)
+            _lock(lock)
+        except OSError:
+            # It is for those alone who start within the same few milliseconds.
+            pass
+        try:
+            yield
+        finally:
+            if lock >= 0:
+                # Also where a child that was forked meanwhile has the descriptor.
+                with suppress(OSError):
+                    fcntl.flock(lock, fcntl.LOCK_UN)
+                os.close(lock)
 
     def move_in(self, identity: Identity, relocate: Callable[[Path], None]) -> None:
         """Move into the run's folder; `relocate` renames the folder and tells whoever works in it."""
@@ -113,6 +155,18 @@ class WriterFolder:
         """Let the owner's lock be the parent's, in the child of a fork."""
         self._moving = threading.RLock()
         self._owner.abandon()
+
+
+def _lock(file: int) -> None:
+    """Take a lock that is held for milliseconds; OSError where it is not to be had."""
+    for pause in (*_LOOKS, None):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if pause is None:
+                raise
+        time.sleep(pause)
 
 
 def _remove(folder: Path) -> None:

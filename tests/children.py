@@ -121,8 +121,10 @@ class Collector:
             for resource in request.resource_metrics
             for scope in resource.scope_metrics
             for metric in scope.metrics
-            if metric.name != "training.step" and not metric.name.startswith("otel_logger.")
+            if metric.name != "training.step"
             for point in metric.gauge.data_points
+            # What otel_logger says of itself and of the run has no key, and the end of a series no value.
+            if not point.flags and any(pair.key == "training.metric.key" for pair in point.attributes)
         }
 
     def outcomes(self) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,7 @@ CLEARED_NAMES = (
 COMPOSER_TIMEOUT_SECONDS = 180
 
 SKIPPED = pytest.StashKey[list[str]]()
+SKIPPED_MODULES = pytest.StashKey[list[str]]()
 
 
 @pytest.fixture(autouse=True)
@@ -43,18 +45,30 @@ def clean_environment() -> Iterator[None]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds `--fail-on-skip`."""
+    """Adds `--fail-on-skip` and `--write-stories`."""
     parser.addoption(
         "--fail-on-skip",
         action="store_true",
         help="a skipped test fails the run: where everything is installed, nothing has a reason to be skipped",
     )
+    parser.addoption(
+        "--write-stories",
+        action="store_true",
+        help="write the stories of tests/integration/test_stories.py anew, where they are to be other ones from now on",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Starts the list of skipped tests."""
-    config.stash[SKIPPED] = []
-    config.pluginmanager.register(SkipLedger(config.stash[SKIPPED]), "skip-ledger")
+    config.stash[SKIPPED], config.stash[SKIPPED_MODULES] = [], []
+    config.pluginmanager.register(SkipLedger(config.stash[SKIPPED], config.stash[SKIPPED_MODULES]), "skip-ledger")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Takes over which modules a worker of pytest-xdist has skipped; each worker has seen them all."""
+    skipped = node.config.stash[SKIPPED]
+    skipped += [line for line in getattr(node, "workeroutput", {}).get("skipped_modules", ()) if line not in skipped]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -73,7 +87,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fails a run that would pass but for its skips."""
-    if session.config.getoption("fail_on_skip") and session.config.stash[SKIPPED] and session.exitstatus in (0, 5):
+    if hasattr(session.config, "workeroutput"):
+        # Of modules that are skipped whole the controller of pytest-xdist hears nothing by itself.
+        session.config.workeroutput["skipped_modules"] = session.config.stash[SKIPPED_MODULES]
+    elif session.config.getoption("fail_on_skip") and session.config.stash[SKIPPED] and session.exitstatus in (0, 5):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
@@ -89,8 +106,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 class SkipLedger:
     """Notes each skipped test or module with its reason."""
 
-    def __init__(self, skipped: list[str]) -> None:
+    def __init__(self, skipped: list[str], modules: list[str]) -> None:
         self._skipped = skipped
+        self._modules = modules
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Notes a skipped test; one that is expected to fail and does is none."""
@@ -100,7 +118,9 @@ class SkipLedger:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Notes a module that was skipped whole."""
         if report.skipped:
-            self._skipped.append(f"{report.nodeid}: {reason_of(report)}")
+            line = f"{report.nodeid}: {reason_of(report)}"
+            self._skipped.append(line)
+            self._modules.append(line)
 
 
 def reason_of(report: pytest.TestReport | pytest.CollectReport) -> str:

@@ -39,10 +39,11 @@ EXPORTERS = [
         "rejected",
         "responses",
     }
-    | {"resolver", "rows", "segments", "space"},
-    {"proxies", "sockets"},
+    | {"console", "resolver", "rows", "scrape_names", "scrape_server", "segments", "space"},
+    {"proxies", "scrape_address", "scrape_families", "scrape_security", "sockets"},
     {
         "blob_store",
+        "detectors",
         "dialler",
         "endpoints",
         "journal_reader",
@@ -51,30 +52,49 @@ EXPORTERS = [
         "owner_folder",
         "requests",
         "schedules",
+        "scrape_page",
         "segment_files",
     },
-    {"items", "journal", "owner", "propagators", "routes", "samplers", "tls"},
+    {"items", "journal", "owner", "propagators", "routes", "samplers", "scrape_endpoint", "tls"},
     {"failures", "http_pool"},
     {"diagnosis"},
     {"grpc_transport", "http_transport"},
     {"transports"},
-    {"lane"},
-    {"sender", "encoder", "adoption"},
+    {"lane", "route_transports"},
+    {"sender", "encoder", "adoption", "postscript"},
     {"outbox"},
 ]
 """The layers of otel_logger_exporters: a module imports only from those before its own."""
 
 LOGGER = [
+    {"forms"},
     {"_version", "contract", "findings", "images", "progress", "readable", "stamps", "tables", "tabular"}
-    | {"termination", "values"},
-    {"conventions", "redaction", "folders", "ranks"},
-    {"devices", "doctor_network", "hyperparameters", "identity", "overview", "reading", "self_metrics", "settings"}
+    | {"lookout", "ranks", "log_hooks", "termination", "trainer_events", "values"},
+    {"conventions", "redaction", "folders", "launcher"},
+    {"activity", "exceptions", "heartbeat", "tracer"},
+    {"open_spans"},
+    {
+        "cluster",
+        "devices",
+        "deaths",
+        "doctor_network",
+        "glossary",
+        "hyperparameters",
+        "identity",
+        "latest",
+        "reading",
+        "self_metrics",
+        "settings",
+    }
     | {"spans", "workbench"},
-    {"doctor_door", "recorder", "resource", "shelf", "trainer", "vocabulary", "writer_folder", "event_log", "contents"},
-    {"announce", "doctor_connection", "launch"},
-    {"doctor_endpoint", "doctor_folder", "syncing", "writer"},
-    {"adopter", "deposits", "doctor"},
-    {"session"},
+    {"doctor_door", "overview", "recorder", "resource", "shelf", "trainer", "vocabulary", "writer_folder", "event_log"}
+    | {"span_block", "trace_log", "hyperparameter_events", "hyperparameter_memory", "program_logs"}
+    | {"attribute_glossary"},
+    {"announce", "contents", "doctor_connection", "launch", "liveness"},
+    {"hyperparameter_log", "settling", "vitals"},
+    {"doctor_endpoint", "doctor_folder", "scraping", "syncing", "writer"},
+    {"adopter", "deposits", "doctor_scrape"},
+    {"doctor", "session"},
     {"destination"},
     {"composer", "logger"},
     {""},
@@ -93,7 +113,7 @@ OWNERS = {
     "lightning": set(),
     "transformers": set(),
     "obstore": set(),
-    "prometheus_client": set(),
+    "prometheus_client": {"otel_logger_exporters.scrape_page"},
     "grpc": {"otel_logger_exporters.grpc_transport"},
     "urllib3": {"otel_logger_exporters.http_pool", "otel_logger_exporters.http_transport"},
     "PIL": {"otel_logger.images"},
@@ -212,7 +232,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     """`import otel_logger` costs its names alone: no torch, NumPy, Composer, gRPC or OpenTelemetry SDK."""
     program = (
         "import sys, otel_logger; "
-        "print([m for m in ('torch', 'numpy', 'composer', 'grpc', 'opentelemetry.sdk', 'PIL', 'urllib3') "
+        "print([m for m in ('torch', 'numpy', 'composer', 'grpc', 'opentelemetry.sdk', 'PIL', 'prometheus_client', 'urllib3') "
         "if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -225,7 +245,7 @@ def test_a_logger_in_local_mode_loads_no_transport_and_no_media_library(tmp_path
     program = (
         "import sys; from otel_logger import OTelLogger; OTelLogger(run_name='x', "
         f"environ={{'OTEL_LOGGER_DIR': {str(tmp_path)!r}}}).close(); "
-        "print([m for m in ('torch', 'numpy', 'grpc', 'PIL', 'urllib3', 'rich') if m in sys.modules])"
+        "print([m for m in ('torch', 'numpy', 'grpc', 'PIL', 'prometheus_client', 'urllib3', 'rich') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 

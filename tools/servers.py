@@ -5,6 +5,8 @@
     python tools/servers.py collector          the same for one
     python tools/servers.py --path collector   print the path, build nothing; exit 1 with the reason when it is absent
 
+Servers are `collector`, the OpenTelemetry Collector, and `prometheus`, with `promtool` beside it.
+
 A server lies in `<cache>/servers/<name>-<hash>/`, outside the source tree, so that every checkout shares it. The hash
 covers all that decides what is built: a changed manifest is another folder, never a stale binary. `<cache>` is
 `$TEST_SERVERS_CACHE`, else `$XDG_CACHE_HOME/otel-logger`, else `~/.cache/otel-logger`.
@@ -54,13 +56,17 @@ class Server:
     name: str
     binary: str
     tool: str
-    """The Go package, with its version, that builds it."""
+    """The Go package that it is, or that builds it."""
     go: tuple[int, int]
     """The oldest Go that can."""
     manifest: str
     """The file, relative to the root of the tree, that says what goes in."""
     steps: Callable[[Server, Path, Path, Mapping[str, str]], Path]
     """Builds in a folder with a Go and an environment; returns the finished binary inside that folder."""
+    companion: str | None = None
+    """A Go package whose program `steps` builds beside the binary, and which is kept beside it."""
+    flags: tuple[str, ...] = ()
+    """Options of `go build`."""
 
 
 def main(argv: list[str], environ: Mapping[str, str]) -> int:
@@ -97,7 +103,9 @@ def print_line(path: Path) -> None:
 def folder(server: Server, environ: Mapping[str, str]) -> Path:
     """The folder a server is kept in, whether it is there or not."""
     manifest = (ROOT / server.manifest).read_bytes()
-    made_of = b"\0".join([manifest, server.tool.encode(), sys.platform.encode(), platform.machine().encode()])
+    options = [*server.flags, *([server.companion] if server.companion is not None else [])]
+    words = [server.tool, sys.platform, platform.machine(), *options]
+    made_of = b"\0".join([manifest, *(word.encode() for word in words)])
     return cache(environ) / "servers" / f"{server.name}-{hashlib.sha256(made_of).hexdigest()[:12]}"
 
 
@@ -139,6 +147,9 @@ def build(server: Server, environ: Mapping[str, str]) -> Path:
             finished = work / "finished"
             finished.mkdir()
             built.rename(finished / server.binary)
+            if server.companion is not None:
+                program = server.companion.rpartition("/")[2]
+                (built.parent / program).rename(finished / program)
             shutil.copyfile(ROOT / server.manifest, finished / Path(server.manifest).name)
             if final.exists():  # its binary was removed by hand
                 shutil.rmtree(final)
@@ -216,6 +227,19 @@ def build_collector(server: Server, work: Path, go: Path, environ: Mapping[str, 
     return work / "_build" / server.binary
 
 
+def build_by_module(server: Server, work: Path, go: Path, environ: Mapping[str, str]) -> Path:
+    """Builds Go packages by the module file that is the manifest; the checksums of all that goes in lie beside it."""
+    manifest = ROOT / server.manifest
+    for path in (manifest, manifest.with_name("go.sum")):
+        shutil.copyfile(path, work / path.name)
+    output = work / "bin"
+    output.mkdir()
+    packages = [server.tool, *([server.companion] if server.companion is not None else [])]
+    # Readonly: a manifest that is not complete is an error here, and never another set of modules on another day.
+    run([str(go), "build", "-mod=readonly", *server.flags, "-o", f"{output}{os.sep}", *packages], work, environ)
+    return output / server.binary
+
+
 def run(command: list[str], cwd: Path, environ: Mapping[str, str]) -> str:
     """Runs a command to its end and returns what it printed; raises `ServerError` with the last lines if it fails."""
     try:
@@ -256,6 +280,22 @@ SERVERS: dict[str, Server] = {
             go=(1, 26),
             manifest="collector-config/builder-config.yaml",
             steps=build_collector,
+        ),
+        Server(
+            name="prometheus",
+            binary="prometheus",
+            tool="github.com/prometheus/prometheus/cmd/prometheus",
+            companion="github.com/prometheus/prometheus/cmd/promtool",
+            go=(1, 26),
+            manifest="tools/prometheus/go.mod",
+            steps=build_by_module,
+            # Targets are named in its configuration or in files: without the clouds' service discovery it is half as
+            # large, and built in half the time.
+            flags=(
+                "-tags=remove_all_sd",
+                "-trimpath",
+                "-ldflags=-s -w -X github.com/prometheus/common/version.Version=3.14.0",
+            ),
         ),
     )
 }

@@ -9,16 +9,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opentelemetry._logs import LogRecord, SeverityNumber
-from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans as sdk_encode_spans
-from opentelemetry.sdk._logs import ReadableLogRecord
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import NonRecordingSpan, SpanContext, set_span_in_context
 
+from otel_logger_exporters.detectors import without_detectors
 from otel_logger_exporters.limits import Limits
 from otel_logger_exporters.payloads import Frame
+
+with without_detectors():
+    from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
+    from opentelemetry.sdk._logs import ReadableLogRecord
 
 __all__ = ["Event", "Severity", "encode_event", "encode_resource", "encode_spans"]
 
@@ -27,7 +30,10 @@ Severity = SeverityNumber
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A log record with an event name: its time (ns), body and attributes as plain data, the span it belongs to."""
+    """A log record: its event name, if any, time (ns), body and attributes as plain data, the span it belongs to.
+
+    `severity_text` is the level's name at its source, where that is not OpenTelemetry's.
+    """
 
     name: str
     time_ns: int
@@ -35,6 +41,7 @@ class Event:
     body: Any = None
     severity: SeverityNumber = SeverityNumber.INFO
     span: SpanContext | None = None
+    severity_text: str = ""
 
 
 def encode_event(event: Event, scope: InstrumentationScope, limits: Limits | None = None) -> Frame:
@@ -44,10 +51,10 @@ def encode_event(event: Event, scope: InstrumentationScope, limits: Limits | Non
         observed_timestamp=event.time_ns,
         context=set_span_in_context(NonRecordingSpan(event.span)) if event.span else set_span_in_context(_NO_SPAN),
         severity_number=event.severity,
-        severity_text=event.severity.name,
+        severity_text=event.severity_text or event.severity.name,
         body=event.body,
         attributes=dict(event.attributes),
-        event_name=event.name,
+        event_name=event.name or None,
     )
     request = encode_logs([ReadableLogRecord(record, _NO_RESOURCE, scope)])
     (scope_logs,) = request.resource_logs[0].scope_logs

@@ -104,7 +104,8 @@ class Ledger:
     def drop(self, reason: str, items: int, explanation: str) -> None:
         """Count what was lost and say why, once per reason and minute."""
         with self._lock:
-            self._dropped[reason] += items
+            if items:
+                self._dropped[reason] += items
             total = self._dropped[reason]
         self.warn(reason, f"{explanation} ({total} so far)")
 

@@ -1,7 +1,7 @@
 """Measurements: what instruments of our own read at a moment, for OTLP and for a scrape alike."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.metrics.v1.metrics_pb2 import (
@@ -12,7 +12,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     ScopeMetrics,
 )
 
-__all__ = ["Attributes", "Instrument", "Measurement", "encode_measurements"]
+__all__ = ["Attributes", "Instrument", "Measurement", "divide", "encode_measurements"]
 
 Attributes = tuple[tuple[str, str | int], ...]
 """Attributes of a point, in an order of their own."""
@@ -34,6 +34,22 @@ class Measurement:
     instrument: Instrument
     points: Mapping[Attributes, float | int]
     has_ended: bool = False
+
+
+def divide(measurements: Iterable[Measurement], most: int) -> Iterator[list[Measurement]]:
+    """Yield measurements in lists of at most `most` points, cutting those that have more."""
+    part: list[Measurement] = []
+    room = most
+    for measurement in measurements:
+        points = list(measurement.points.items())
+        while points:
+            part.append(replace(measurement, points=dict(points[:room])))
+            points, room = points[room:], room - len(part[-1].points)
+            if not room:
+                yield part
+                part, room = [], most
+    if part:
+        yield part
 
 
 def encode_measurements(

@@ -14,6 +14,7 @@ from otel_logger_exporters.errors import ConfigurationError
 __all__ = [
     "EXPORTERS",
     "FOREIGN_PROPAGATORS",
+    "METRICS_EXPORTERS",
     "PROPAGATORS",
     "SAMPLERS",
     "VARIABLES",
@@ -22,8 +23,11 @@ __all__ = [
     "check_variables",
 ]
 
-EXPORTERS = ("otlp", "none")
-"""What OTEL_METRICS_EXPORTER, OTEL_LOGS_EXPORTER and OTEL_TRACES_EXPORTER may be."""
+EXPORTERS = ("otlp", "console", "none")
+"""What OTEL_LOGS_EXPORTER and OTEL_TRACES_EXPORTER may name."""
+
+METRICS_EXPORTERS = (*EXPORTERS, "prometheus")
+"""What OTEL_METRICS_EXPORTER may name."""
 
 SAMPLERS = (
     "always_on",
@@ -117,8 +121,10 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(
         ("OTEL_METRICS_EXPORTER", "OTEL_LOGS_EXPORTER", "OTEL_TRACES_EXPORTER"),
         _H,
-        "`otlp` (sent, to localhost where no endpoint is set) or `none` (not recorded); unset: sent if there is an "
-        "endpoint, else kept in the run's folder; `prometheus`, `console` and others are an error",
+        "a list of `otlp` (sent, to localhost where no endpoint is set), `console` (printed to standard output), for "
+        "metrics `prometheus` (scraped); or `none` (not recorded), which stands alone. Unset: sent if there is an "
+        "endpoint, else kept in the run's folder, where metrics are that are scraped and nothing else. Other exporters "
+        "are an error",
     ),
     Variable(
         _otlp("ENDPOINT"),
@@ -195,8 +201,11 @@ VARIABLES: tuple[Variable, ...] = (
     ),
     Variable(
         ("OTEL_EXPERIMENTAL_RESOURCE_DETECTORS",),
-        _N,
-        "no detector of the SDK is run: host, ranks and run are detected by otel_logger itself",
+        _H,
+        "detectors of the resource by the names they are installed under (`process`, `os`, `host` come with the SDK), "
+        "`*` for all; once in a process, 5 s for all of them together; one that is not installed, fails or takes "
+        "longer is left out, which is told; `OTEL_RESOURCE_ATTRIBUTES` wins; `service.instance.id`, `telemetry.*` and "
+        "`training.*` are not theirs, and `process.pid` is on log records and spans alone",
     ),
     Variable(
         ("TRACEPARENT", "TRACESTATE"),
@@ -213,8 +222,9 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(
         ("OTEL_TRACES_SAMPLER",),
         _H,
-        f"{_quoted(SAMPLERS)} (default `parentbased_always_on`); another one is an error; what `log_traces` is given "
-        "where the span is not sampled becomes log records",
+        f"{_quoted(SAMPLERS)} (default `parentbased_always_on`); another one is an error; each trace is "
+        "decided by itself, with `TRACEPARENT` and a sampler that goes by parents all of them as that trace; what "
+        "`log_traces` is given where the span is not sampled becomes log records, which have the ids of that span",
     ),
     Variable(
         ("OTEL_TRACES_SAMPLER_ARG",),
@@ -248,7 +258,8 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(
         ("OTEL_SPAN_EVENT_COUNT_LIMIT",),
         _H,
-        "events kept of a span; what `log_traces` is given beyond it becomes log records, so that none of it is lost",
+        "events kept of a span; what `log_traces` is given beyond it is on further spans of the name, each linked to the "
+        "one before, or below 2 in log records, so that none of it is lost",
     ),
     Variable(("OTEL_SPAN_LINK_COUNT_LIMIT",), _H, "links kept of a span; an epoch has one"),
     Variable(
@@ -267,8 +278,9 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(("OTEL_METRICS_EXEMPLAR_FILTER",), _N, "every value is a point of its own; there are no exemplars"),
     Variable(
         ("OTEL_EXPORTER_PROMETHEUS_HOST", "OTEL_EXPORTER_PROMETHEUS_PORT"),
-        _N,
-        "there is no scrape endpoint yet, and `OTEL_METRICS_EXPORTER=prometheus` is an error",
+        _H,
+        "where a process is scraped: host `localhost`, port 9464 plus the local rank; the port `0` is a free one that "
+        "the start line tells, for a process alone; one that is taken is an error at construction",
     ),
     Variable(
         ("OTEL_EXPORTER_ZIPKIN_ENDPOINT", "OTEL_EXPORTER_ZIPKIN_TIMEOUT", "OTEL_EXPORTER_ZIPKIN_PROTOCOL"),
@@ -313,7 +325,8 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(
         ("OTEL_PYTHON_LOGGING_AUTO_INSTRUMENTATION_ENABLED",),
         _N,
-        "what the program logs by Python's `logging` is not recorded",
+        "of the SDK's own handler, which is not used, and sends to the program's logger provider; here what the program "
+        "logs is recorded where `OTEL_LOGGER_PROGRAM_LOGS` asks for it, and twice where both are set to one endpoint",
     ),
     Variable(
         ("OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED",),

@@ -12,7 +12,6 @@ from typing import Any
 from otel_logger_exporters.blob_files import make_private_folder
 from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.encoder import batch_encoder
-from otel_logger_exporters.endpoints import Endpoint
 from otel_logger_exporters.journal import Journal, journal_refusal
 from otel_logger_exporters.journal_reader import JournalReader
 from otel_logger_exporters.lane import Lane
@@ -21,12 +20,12 @@ from otel_logger_exporters.payloads import Frame, ResourceRecord, pack_hyperpara
 from otel_logger_exporters.records import Kind
 from otel_logger_exporters.rejected import RejectedFolder
 from otel_logger_exporters.requests import MetricVocabulary, frame_requests
+from otel_logger_exporters.route_transports import open_route
 from otel_logger_exporters.routes import Destination, Routes
 from otel_logger_exporters.segments import is_begun, segments_of
 from otel_logger_exporters.sender import Sender
 from otel_logger_exporters.signals import Signal
 from otel_logger_exporters.space import Class, OverLimitError, Space
-from otel_logger_exporters.transports import Transport, open_transport
 from otel_logger_exporters.upkeep import Upkeep
 
 __all__ = ["Outbox"]
@@ -47,7 +46,7 @@ class Outbox:
     A signal is sent from the moment its resource is given as ready (`set_resource`); until then it waits on disk.
     `housekeeping` runs in the sender's thread before each round, `restore` when the folder was deleted. `is_first` is
     whether the writer is of the first of several ranks. `self_metrics` encodes, as a ScopeMetrics to be sent beside the
-    metrics, what became of the data. Thread-safe.
+    metrics, what became of the data, and for the last time. Thread-safe.
     """
 
     def __init__(
@@ -66,7 +65,7 @@ class Outbox:
         restore: Callable[[], None] = lambda: None,
         space: Space | None = None,
         is_first: bool = True,
-        self_metrics: Callable[[Stats], bytes] | None = None,
+        self_metrics: Callable[[Stats, bool], bytes] | None = None,
     ) -> None:
         self.folder = folder
         self._clock = clock
@@ -96,16 +95,16 @@ class Outbox:
         self._rejected = RejectedFolder(folder / "rejected", self._space.max_rejected)
         self._lanes: dict[Signal, Lane] = {}
         for signal in self._journals:
-            if (endpoint := routes.of(signal).endpoint) is not None:
+            if (route := routes.of(signal)).destination is Destination.SEND:
                 self._lanes[signal] = Lane(
                     JournalReader(folder, signal),
                     batch_encoder(signal, vocabulary, partial(self._ready.get, signal)),
-                    _connector(endpoint, user_agent),
+                    partial(open_route, route, user_agent),
                     clock=clock,
                     ledger=ledger,
                     rejected=self._rejected,
-                    timeout=endpoint.timeout,
-                    schedule=routes.of(signal).schedule,
+                    timeout=route.timeout,
+                    schedule=route.schedule,
                 )
         self._sender = Sender(
             list(self._lanes.values()),
@@ -118,7 +117,7 @@ class Outbox:
 
     @property
     def sent(self) -> frozenset[Signal]:
-        """The signals that have an endpoint."""
+        """The signals that are sent, or printed."""
         return frozenset(self._lanes)
 
     def journal(self, signal: Signal) -> Journal | None:
@@ -139,7 +138,7 @@ class Outbox:
         if (journal := self._journals.get(signal)) is None:
             return
         try:
-            if is_minor and self._minor_refusal is not None:
+            if is_minor and self._minor_refusal is not None and signal in self._lanes:
                 raise OverLimitError(errno.EDQUOT, self._minor_refusal)
             journal.append((Kind.OTLP, frame.pack()), items=frame.items)
         except OSError as error:
@@ -224,11 +223,11 @@ class Outbox:
         finally:
             self._tend()
 
-    def _report(self, timeout: float) -> None:
+    def _report(self, timeout: float, is_last: bool) -> None:
         """Send what became of everything so far; not kept, because the next report says it anew."""
         lane, resource = self._lanes.get(Signal.METRICS), self._ready.get(Signal.METRICS)
         if self._self_metrics is not None and lane is not None and resource is not None:
-            frame = Frame(0, self._self_metrics(self._ledger.stats(self.sent)))
+            frame = Frame(0, self._self_metrics(self._ledger.stats(self.sent), is_last))
             for body in frame_requests([frame], resource):
                 lane.send_aside(body, timeout)
 
@@ -307,8 +306,4 @@ class Outbox:
         }
         for signal in self._lanes:
             self._journals[signal].refusal = refusals.get(classes[signal])
-        self._minor_refusal = refusals.get(Class.BATCH_SPANS) if Signal.TRACES in self._lanes else None
-
-
-def _connector(endpoint: Endpoint, user_agent: str) -> Callable[[], Transport]:
-    return lambda: open_transport(endpoint, user_agent)
+        self._minor_refusal = refusals.get(Class.MINOR)

@@ -195,11 +195,22 @@ def _succeed(folder: OwnerFolder) -> tuple[int, int]:
         if lease < 0:
             return 0, os.dup(folder.lock)
         # For those who look later: once found dead it stays so, and they need neither a lease nor a clock.
-        (record or OwnerRecord()).end(before)
+        _note_end(record or OwnerRecord(), before)
         return number + 1, lease
     finally:
         if before != folder.lock:
             os.close(before)
+
+
+def _note_end(record: OwnerRecord, file: int) -> None:
+    """Say in an owner's file that it is dead, and leave its time, which is that of its last renewal."""
+    renewed: os.stat_result | None = None
+    with suppress(OSError):
+        renewed = os.fstat(file)
+    record.end(file)
+    if renewed is not None:
+        with suppress(OSError):
+            os.utime(file, ns=(renewed.st_atime_ns, renewed.st_mtime_ns))
 
 
 def _take_number(folder: OwnerFolder, number: int, *, is_excluded: bool) -> int:

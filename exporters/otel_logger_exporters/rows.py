@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from otel_logger_exporters.records import Kind, Record
 
-__all__ = ["NO_STEP", "Row", "RowReader", "Schema"]
+__all__ = ["NO_STEP", "Row", "RowReader", "Schema", "time_and_step"]
 
 NO_STEP = -(2**63)
 """The step of a row that has none."""
@@ -112,3 +112,9 @@ class RowReader:
         for record in records:
             if (row := self.take(record)) is not None:
                 yield row
+
+
+def time_and_step(row: Record) -> tuple[int, int | None]:
+    """Return the time (ns) and the step of a row, which needs no schema; struct.error for one that makes no sense."""
+    _, time_ns, step = _FIXED.unpack_from(row.payload)
+    return time_ns, None if step == NO_STEP else step

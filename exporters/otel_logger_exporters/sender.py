@@ -21,8 +21,8 @@ class Sender:
     """Steps the lanes in turn until each is empty or must wait: every `interval` seconds, those that have an interval
     of their own by that, and for a flush all at once.
 
-    `prepare` is called before each turn (to write what is buffered); `report` every `REPORT_INTERVAL` seconds and, with
-    the seconds it may take, as the last of all. The thread is a daemon: it never keeps a
+    `prepare` is called before each turn (to write what is buffered); `report`, with the seconds it may take and whether
+    it is the last, every `REPORT_INTERVAL` seconds and as the last of all. The thread is a daemon: it never keeps a
     process alive, and nothing is lost by its death, because the journals are on disk.
     """
 
@@ -34,7 +34,7 @@ class Sender:
         clock: Clock,
         ledger: Ledger,
         prepare: Callable[[], None],
-        report: Callable[[float], None] | None = None,
+        report: Callable[[float, bool], None] | None = None,
     ) -> None:
         self._lanes = tuple(lanes)
         self._interval = interval
@@ -114,7 +114,8 @@ class Sender:
             with self._changed:
                 self._answered, self._empty = ticket, empty
                 self._changed.notify_all()
-        self._make_report(REPORT_TIMEOUT if self._deadline is None else self._deadline - self._clock.monotonic())
+        timeout = REPORT_TIMEOUT if self._deadline is None else self._deadline - self._clock.monotonic()
+        self._make_report(timeout, is_last=True)
         for lane in self._lanes:
             lane.close()
 
@@ -165,11 +166,11 @@ class Sender:
             return False
         return True
 
-    def _make_report(self, timeout: float) -> None:
+    def _make_report(self, timeout: float, *, is_last: bool = False) -> None:
         self._report_at = self._clock.monotonic() + REPORT_INTERVAL
         if self._report is not None and timeout > 0:
             try:
-                self._report(timeout)
+                self._report(timeout, is_last)
             except Exception as error:
                 self._ledger.warn("sender", f"Sending otel_logger's own metrics failed: {error!r}")
 

@@ -26,7 +26,7 @@ class OverLimitError(OSError):
 class Class(Enum):
     """What is recorded, in the order in which it is given up as the bound comes near; the value is the share of it."""
 
-    BATCH_SPANS = 0.80
+    MINOR = 0.80
     SPANS = 0.85
     RANK_METRICS = 0.90
     METRICS = 0.95
@@ -73,6 +73,7 @@ class Space:
             return {}
         reason = (
             f"{unsent} bytes wait for the endpoint, and OTEL_LOGGER_JOURNAL_MAX_BYTES={limit} is nearly reached; "
-            "given up in this order: batch spans, other spans, metrics of ranks but zero, metrics, events"
+            "given up in this order: batch spans and program logs, other spans, metrics of ranks but zero, metrics, "
+            "events"
         )
         return {what: reason for what in Class if unsent >= limit * what.value}

@@ -18,7 +18,8 @@ def own_metrics(server):
                     resources.append(resource.resource)
                     for point in (*metric.sum.data_points, *metric.gauge.data_points):
                         label = point.attributes[0].value.string_value if point.attributes else ""
-                        found[metric.name, label] = point.as_int or point.as_double
+                        if not point.flags:
+                            found[metric.name, label] = point.as_int or point.as_double
     return found, resources
 
 
@@ -47,6 +48,22 @@ def test_the_end_of_a_run_is_reported(tmp_path, protocol):
         assert counts == {signal.value: found[name, signal.value] for signal in Signal}
     runs = {a.value.string_value for r in resources for a in r.attributes if a.key == names.RUN_ID}
     assert {run_id} == runs
+
+
+def test_the_last_report_ends_its_series(tmp_path):
+    """A backend does not show the state of a process that is gone as if it were of now."""
+    with OtlpServer("http/protobuf") as server:
+        environ = {"OTEL_LOGGER_DIR": str(tmp_path), "OTEL_EXPORTER_OTLP_ENDPOINT": server.endpoint}
+        with OTelLogger(run_name="run", environ=environ) as log:
+            log.log_metrics({"loss": 0.5}, step=1)
+        last = server.requests(Signal.METRICS)[-1].resource_metrics[0]
+    points = {True: set(), False: set()}
+    for metric in (m for scope in last.scope_metrics for m in scope.metrics):
+        for point in (*metric.sum.data_points, *metric.gauge.data_points):
+            points[bool(point.flags)].add((metric.name, str(point.attributes)))
+            assert point.flags == (0 if point.WhichOneof("value") else 1)
+    assert points[False]
+    assert points[False] == points[True]
 
 
 def test_a_run_that_is_kept_locally_reports_to_nobody(tmp_path):

@@ -35,7 +35,7 @@ def attributes(pairs: Any) -> dict[str, Any]:
 
 
 def metric_points(server: OtlpServer) -> list[tuple[str, str, int, float]]:
-    """Return (metric, key, time, value) of each point that arrived."""
+    """Return (metric, key, time, value) of each point that arrived, but of what is said of the run or ends a series."""
     return [
         (
             metric.name,
@@ -47,8 +47,8 @@ def metric_points(server: OtlpServer) -> list[tuple[str, str, int, float]]:
         for resource in request.resource_metrics
         for scope in resource.scope_metrics
         for metric in scope.metrics
-        if not metric.name.startswith("otel_logger.")
         for point in metric.gauge.data_points
+        if not point.flags and "training.metric.key" in attributes(point.attributes)
     ]
 
 

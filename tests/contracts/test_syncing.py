@@ -58,6 +58,8 @@ def losses(server: OtlpServer) -> list[tuple[int, float]]:
         for metric in scope.metrics
         if metric.name == "loss"
         for point in metric.gauge.data_points
+        # The end of a series has no value.
+        if not point.flags
     ]
 
 
@@ -356,3 +358,83 @@ def test_a_reason_is_printed_as_it_is(tmp_path: Path) -> None:
 
     assert 1 == result.exit_code
     assert "[/red] who [bold]are[/bold] you" in result.stdout
+
+
+def ends(server: OtlpServer) -> list[tuple[int, str, str]]:
+    """Return the attempt, the outcome and the uid of each end of a run that arrived, in order of arrival."""
+    found = []
+    for request in server.requests(Signal.LOGS):
+        for part in request.resource_logs:
+            for scope in part.scope_logs:
+                for record in scope.log_records:
+                    if record.event_name == "training.run.end":
+                        own = {pair.key: pair.value for pair in record.attributes}
+                        resource = {pair.key: pair.value for pair in part.resource.attributes}
+                        assert own["training.run.attempt"].int_value == resource["training.run.attempt"].int_value
+                        found.append(
+                            (
+                                own["training.run.attempt"].int_value,
+                                own["training.run.outcome"].string_value,
+                                own["log.record.uid"].string_value,
+                            )
+                        )
+    return found
+
+
+@pytest.mark.parametrize("action", ["", "assert log.flush()"], ids=["with data", "delivered"])
+def test_a_sudden_death_is_told_by_the_next_attempt(tmp_path: Path, action: str) -> None:
+    """The run's end arrives under the resource of the attempt that died, once, also where all else had arrived."""
+    with OtlpServer("http/protobuf") as server:
+        die_after(action, tmp_path, server.endpoint)
+        environ = {"OTEL_LOGGER_DIR": str(tmp_path / "logs"), "OTEL_EXPORTER_OTLP_ENDPOINT": server.endpoint}
+        for _ in range(2):
+            with OTelLogger(run_name="run", environ=environ | {"OTEL_LOGGER_RUN_ID": run_id_in(tmp_path)}) as log:
+                log.log_metrics({"loss": 10.0}, 10)
+        arrived = sorted((attempt, outcome) for attempt, outcome, _ in ends(server))
+
+    assert [(1, "lost"), (2, "finished"), (3, "finished")] == arrived
+
+
+def run_id_in(tmp_path: Path) -> str:
+    """Return the id of the only run."""
+    return str(json.loads(next((tmp_path / "logs").glob("*/*/writer.json")).read_text())["run_id"])
+
+
+def test_a_sudden_death_is_told_by_sync(tmp_path: Path, sync: Any) -> None:
+    """Once, however often it is called; the overview goes on to say that the run was lost."""
+    die_after("", tmp_path, "http://127.0.0.1:9")
+    with OtlpServer("http/protobuf") as server:
+        first, second = sync(server.endpoint), sync(server.endpoint)
+        (end,) = ends(server)
+    shown = CliRunner().invoke(app, ["runs", str(tmp_path / "logs"), "--json"])
+
+    assert (0, 0, 2) == (first[0], second[0], first[1][0]["sent"]["logs"])
+    assert (1, "lost") == end[:2]
+    assert "lost" == json.loads(shown.stdout.splitlines()[0])["state"]
+
+
+def test_a_sudden_death_of_a_local_run_is_told_by_the_next_attempt(tmp_path: Path, sync: Any) -> None:
+    """Without an endpoint the end is in the run's folder, and a later `sync` sends it with the rest, in order."""
+    program = f"""
+import os, signal
+from otel_logger import OTelLogger
+log = OTelLogger(run_name="run", environ={{"OTEL_LOGGER_DIR": {str(tmp_path / "logs")!r}}})
+log.log_metrics({{"loss": 0.0}}, 7)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", program], check=False, capture_output=True)
+    with OTelLogger(run_name="run", environ={"OTEL_LOGGER_DIR": str(tmp_path / "logs")}) as log:
+        log.log_metrics({"loss": 1.0}, 8)
+    assert log.run_dir is not None
+    found = read_run(log.run_dir).events
+    with OtlpServer("http/protobuf") as server:
+        code, _, _ = sync(server.endpoint)
+        arrived = [(attempt, outcome) for attempt, outcome, _ in ends(server)]
+
+    told = [
+        (event["attributes"]["training.run.attempt"], event["attributes"]["training.run.outcome"])
+        for event in found
+        if event["name"] == "training.run.end"
+    ]
+    assert [(1, "lost"), (2, "finished")] == sorted(told)
+    assert (0, [(1, "lost"), (2, "finished")]) == (code, arrived)

@@ -15,7 +15,17 @@ from pathlib import Path
 
 import received
 
-__all__ = ["AT_ONCE", "BASE_CONFIG", "Collector", "CollectorError", "find_binary", "over_tls", "run_servers_tool"]
+__all__ = [
+    "AT_ONCE",
+    "BASE_CONFIG",
+    "HOST",
+    "Collector",
+    "CollectorError",
+    "find_binary",
+    "free_ports",
+    "over_tls",
+    "run_servers_tool",
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE_CONFIG = ROOT / "collector-config" / "base.yaml"
@@ -208,9 +218,9 @@ def free_ports(count: int) -> tuple[int, ...]:
         return tuple(each.getsockname()[1] for each in sockets)
 
 
-def find_binary() -> tuple[Path | None, str]:
-    """The Collector that `make servers` built, or `None` and why there is none and what cures it."""
-    found = run_servers_tool("--path", "collector")
+def find_binary(server: str = "collector") -> tuple[Path | None, str]:
+    """The server of this name that `make servers` built, or `None` and why there is none and what cures it."""
+    found = run_servers_tool("--path", server)
     return (Path(found.stdout.strip()), "") if found.returncode == 0 else (None, found.stderr.strip())
 
 

@@ -30,10 +30,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def collector_binary() -> Path:
     """The Collector's program; the test is skipped, with the cure, where it is not built."""
-    binary, reason = find_binary()
-    if binary is None:
-        pytest.skip(reason)
-    return binary
+    return binary_of("collector")
+
+
+@pytest.fixture(scope="session")
+def prometheus_binary() -> Path:
+    """Prometheus' program, `promtool` beside it; the test is skipped, with the cure, where it is not built."""
+    return binary_of("prometheus")
 
 
 @pytest.fixture
@@ -43,3 +46,11 @@ def collector(collector_binary: Path, tmp_path: Path) -> Iterator[Collector]:
     running.start()
     yield running
     running.stop()
+
+
+def binary_of(server: str) -> Path:
+    """The program of a server that `make servers` builds; skips where it is not built."""
+    binary, reason = find_binary(server)
+    if binary is None:
+        pytest.skip(reason)
+    return binary

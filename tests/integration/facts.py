@@ -99,8 +99,13 @@ def facts_received(received: Received) -> Facts:
             )
             for record in received.logs
         ),
-        resources=distinct([each.resource for each in (*received.metrics, *received.spans)]),
+        resources=distinct([without_process(each.resource) for each in (*received.metrics, *received.spans)]),
     )
+
+
+def without_process(resource: Attributes) -> Attributes:
+    """A resource without the process id, which that of spans has besides what is on metrics too."""
+    return {key: value for key, value in resource.items() if key != names.PROCESS_PID}
 
 
 def facts_of_folder(run: Run) -> Facts:
@@ -140,9 +145,9 @@ def facts_of_folder(run: Run) -> Facts:
 def paired(points: tuple[MetricPoint, ...]) -> tuple[ValueFact, ...]:
     """Each value with the step of its companion: the point of `training.step` with the same key and time.
 
-    What otel_logger says of itself is left out.
+    What otel_logger says of itself and of the run is left out, and the end of each series.
     """
-    points = tuple(point for point in points if not point.name.startswith("otel_logger."))
+    points = tuple(point for point in points if names.METRIC_KEY in point.attributes and point.value is not None)
     steps: dict[tuple[str, int], Any] = {}
     for point in points:
         if point.name == names.STEP:

@@ -35,6 +35,9 @@ __all__ = [
 Attributes: TypeAlias = dict[str, Any]
 Json: TypeAlias = Mapping[str, Any]
 
+# The code of a span's status by which OTLP says that what it stands for has failed.
+FAILED = 2
+
 # The bit of a point's flags by which OTLP says that there is no value at this time.
 NO_RECORDED_VALUE = 1
 
@@ -88,6 +91,8 @@ class Span:
     end_ns: int
     resource: Attributes
     scope: str
+    error: str | None = None
+    """The description of a status that is an error, which may be empty; `None` where nothing has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +219,7 @@ def spans(request: Json) -> Iterator[Span]:
             end_ns=int(span.get("endTimeUnixNano", 0)),
             resource=resource,
             scope=scope,
+            error=span["status"].get("message", "") if span.get("status", {}).get("code") == FAILED else None,
         )
 
 

@@ -244,8 +244,9 @@ def check_spans(facts: Facts, notes: dict[str, Any]) -> None:
         epoch.attributes for epoch in epochs
     ]
     assert 1 + EPOCHS == len({span.trace_id for span in (run, *epochs)})
-    for epoch in epochs:
-        assert ("", ((fit.trace_id, fit.span_id),)) == (epoch.parent_span_id, epoch.links)
+    for before, epoch in zip((None, *epochs), epochs, strict=False):
+        linked = [fit] if before is None else [fit, before]
+        assert ("", tuple((span.trace_id, span.span_id) for span in linked)) == (epoch.parent_span_id, epoch.links)
         assert is_within(epoch, fit)
 
     batches = facts.spans_named(names.SPAN_BATCH)
@@ -255,6 +256,27 @@ def check_spans(facts: Facts, notes: dict[str, Any]) -> None:
         assert is_child(batch, around)
         assert is_within(batch, around)
     assert all(earlier.end_ns <= later.start_ns for earlier, later in pairwise(batches))
+    for name in (names.SPAN_FORWARD, names.SPAN_BACKWARD):
+        for part, batch in zip(facts.spans_named(name), batches, strict=True):
+            assert is_child(part, batch)
+            assert is_within(part, batch)
+
+    # Composer asks for one batch more at the end of each epoch, and does not get it.
+    loading = facts.spans_named(names.SPAN_DATA)
+    asked = [*STEPS, *(BATCHES * (epoch + 1) for epoch in range(EPOCHS))]
+    assert sorted(asked) == [span.attributes[names.STEP] for span in loading]
+    for span in loading:
+        around = epochs[span.attributes[names.EPOCH]]
+        assert is_child(span, around)
+        assert is_within(span, around)
+
+    saving = facts.spans_named(names.SPAN_CHECKPOINT)
+    assert [BATCHES * (epoch + 1) for epoch in range(EPOCHS)] == [span.attributes[names.STEP] for span in saving]
+    uploads = facts.spans_named(names.SPAN_UPLOAD)
+    assert [name for name, *_ in notes["files"]] == [span.attributes[names.NAME] for span in uploads]
+    for number, span in enumerate(uploads):
+        # A checkpoint, and the link to the latest.
+        assert is_child(span, saving[number // 2])
 
     *in_fit, after_fit = facts.spans_named(names.SPAN_EVAL)
     assert [{names.EVALUATOR: "eval", names.STEP: step} for step in EVALUATIONS] == [
@@ -267,7 +289,7 @@ def check_spans(facts: Facts, notes: dict[str, Any]) -> None:
     assert is_child(after_fit, run), "Composer evaluates at the end of fit() after it"
     assert fit.end_ns <= after_fit.start_ns
 
-    counted = 2 + EPOCHS + len(STEPS) + len(EVALUATIONS)
+    counted = 2 + EPOCHS + 3 * len(STEPS) + len(loading) + len(EVALUATIONS) + len(saving) + len(uploads)
     assert counted == len({span.span_id for span in facts.spans}) == len(facts.spans)
     for span in facts.spans:
         assert notes["started_ns"] <= span.start_ns <= span.end_ns <= notes["ended_ns"]

@@ -56,3 +56,26 @@ def test_images_on_the_device_are_stored_without_a_wait(tmp_path: Path, no_waiti
     blobs = read_run(log.run_dir).blobs
     assert ["image"] * 4 == blobs["kind"]
     assert 1 == len(set(blobs["digest"]))
+
+
+def test_hyperparameters_on_the_device_are_described_without_a_wait(tmp_path: Path, no_waiting: None) -> None:
+    """Tensors are told by their shapes, modules by their parameters, generators and devices by their names."""
+    log = OTelLogger(environ={"OTEL_LOGGER_DIR": str(tmp_path)})
+    log.log_hyperparameters(
+        {
+            "weight": torch.ones(3, device="cuda"),
+            "model": torch.nn.Linear(3, 4, device="cuda"),
+            "device": torch.device("cuda", 0),
+            "dtype": torch.bfloat16,
+        }
+    )
+    torch.cuda.set_sync_debug_mode("default")
+    log.close()
+
+    assert log.run_dir is not None
+    assert {
+        "weight": "tensor of shape (3,), dtype torch.float32, device cuda:0",
+        "model": "torch.nn.modules.linear.Linear with 16 parameters",
+        "device": "cuda:0",
+        "dtype": "torch.bfloat16",
+    } == {row["key"]: row["value"] for row in read_run(log.run_dir).hyperparameters}

@@ -224,7 +224,9 @@ def audit(account: Account, received: Received, root: Path = Path("/")) -> Audit
 def _audit_metrics(found: Audit, account: Account, received: Sequence[MetricPoint]) -> None:
     values: dict[tuple[str, int], MetricPoint] = {}
     steps: dict[tuple[str, int], Any] = {}
-    for point in found.distinct("metrics", [each for each in received if names.METRIC_KEY in each.attributes]):
+    for point in found.distinct(
+        "metrics", [each for each in received if names.METRIC_KEY in each.attributes and each.value is not None]
+    ):
         key = point.attributes[names.METRIC_KEY]
         (steps if point.name == names.STEP else values)[key, point.time_ns] = point
     logged = {key: account.of("metrics") for key in KEYS}

@@ -27,11 +27,28 @@ NOTHING = {"metrics": 0, "logs": 0, "traces": 0}
             "logs kept in otel_logs (no OTEL_EXPORTER_OTLP_ENDPOINT is set); "
             "traces not recorded (OTEL_TRACES_EXPORTER=none)",
         ),
+        (
+            {
+                "OTEL_METRICS_EXPORTER": "prometheus",
+                "OTEL_LOGS_EXPORTER": "console",
+                "OTEL_TRACES_EXPORTER": "otlp,console",
+            },
+            "metrics kept in otel_logs (OTEL_METRICS_EXPORTER has no otlp); logs printed; "
+            "traces to localhost:4318 (http/protobuf) and printed",
+        ),
     ],
 )
 def test_where_each_signal_goes(environ, expected):
     """Signals of one destination are named together; one that is kept or not recorded says why."""
     assert expected == destinations(routes_from_environ(environ), "otel_logs")
+
+
+def test_where_metrics_are_scraped():
+    """It is told beside where they go."""
+    assert (
+        "metrics, logs, traces kept in otel_logs (no OTEL_EXPORTER_OTLP_ENDPOINT is set); "
+        "metrics scraped at http://localhost:9465/metrics"
+    ) == destinations(routes_from_environ({}), "otel_logs", "http://localhost:9465/metrics")
 
 
 def test_secrets_are_not_told():

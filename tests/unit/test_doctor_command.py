@@ -83,11 +83,11 @@ def test_without_an_endpoint_nothing_is_wrong(doctor: Any, tmp_path: Path) -> No
 
 def test_every_error_of_the_configuration_is_told_not_only_the_first(doctor: Any) -> None:
     """A logger stops at the first error; who mends them wants all. What is not affected is looked at all the same."""
-    found = doctor({"OTEL_METRICS_EXPORTER": "prometheus", "RANK": "x", "OTEL_RESOURCE_ATTRIBUTES": "oops"})
+    found = doctor({"OTEL_METRICS_EXPORTER": "zipkin", "RANK": "x", "OTEL_RESOURCE_ATTRIBUTES": "oops"})
 
     errors = of(found, "configuration")
     assert [PROBLEM, PROBLEM] == [finding.verdict for finding in errors]
-    assert ["RANK='x'", "OTEL_METRICS_EXPORTER='prometheus'"] == [finding.found.split()[0] for finding in errors]
+    assert ["RANK='x'", "OTEL_METRICS_EXPORTER='zipkin'"] == [finding.found.split()[0] for finding in errors]
     assert "OTelLogger(...) raises this as ConfigurationError" in (errors[0].remedy or "")
     assert [SKIPPED] == [finding.verdict for finding in of(found, "endpoint")]
     assert [OK] == [finding.verdict for finding in of(found, "folder")]
@@ -146,9 +146,9 @@ def test_a_switch_that_turns_everything_off_is_told_and_nothing_else_is_tried(do
         ({"RANK": "2"}, WARNING, "RANK is 2, but WORLD_SIZE says that there is one process"),
         ({"RANK": "4", "WORLD_SIZE": "4"}, WARNING, "RANK is 4, but WORLD_SIZE says that there are 4 processes"),
         (
-            {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "8"},
-            WARNING,
-            "Slurm has started 8 tasks, but RANK is not set: each takes itself for rank 0",
+            {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_PROCID": "3", "SLURM_LOCALID": "3", "SLURM_NTASKS": "8"},
+            OK,
+            "rank 3 of 8, local rank 3, node 0; sends no metrics (OTEL_LOGGER_RANKS=zero)",
         ),
         ({"SLURM_JOB_ID": "7", "SLURM_NTASKS": "8"}, OK, "one process"),
     ],
@@ -231,3 +231,18 @@ def test_in_a_terminal_sentences_are_folded_between_words() -> None:
 def test_escapes_do_not_reach_the_terminal() -> None:
     """A server's words may hold anything."""
     assert "\\x1b[31mred" == folded("\x1b[31mred", None)
+
+
+def test_scraping_and_printing_are_looked_at_where_they_are_asked_for(doctor: Any) -> None:
+    """Otherwise there is nothing to say."""
+    environ = {
+        "OTEL_METRICS_EXPORTER": "prometheus",
+        "KUBERNETES_SERVICE_HOST": "10.0.0.1",
+        "OTEL_LOGS_EXPORTER": "console",
+    }
+    found = doctor({**environ, "OTEL_EXPORTER_PROMETHEUS_PORT": "0"})
+
+    assert [WARNING] == [finding.verdict for finding in of(found, "scrape")]
+    assert ["logs are printed to standard output, one line each"] == [f.found for f in of(found, "console")]
+    assert [(SKIPPED, "none to try: nothing is sent by OTLP")] == [(f.verdict, f.found) for f in of(found, "endpoint")]
+    assert [] == of(doctor({}), "scrape") + of(doctor({}), "console")

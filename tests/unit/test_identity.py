@@ -1,12 +1,15 @@
 """Which run a process writes, and which attempt at it: the rules of the design, case by case."""
 
 import itertools
-import os
+from collections import defaultdict
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from otel_logger.folders import WriterFile
-from otel_logger.identity import Checkpoint, Identity, Known, describe_process, launch_seed, settle
+from otel_logger.identity import Checkpoint, Identity, Known, settle
+from otel_logger.launcher import LaunchMark
 from otel_logger.ranks import Ranks
 
 ALONE = Ranks()
@@ -14,14 +17,49 @@ TWO = tuple(Ranks(rank=rank, local_rank=rank, world_size=2, local_world_size=2) 
 EIGHT = tuple(Ranks(rank % 8, rank % 4, rank // 4, 8, 4) for rank in range(8))
 
 
-def known(run_id, *, name="exp", attempt=1, rank=0, started=1, ended=False, alive=False):
+def known(
+    run_id,
+    *,
+    name="exp",
+    attempt=1,
+    rank=0,
+    started=1,
+    ended=False,
+    alive=False,
+    parent=None,
+    outcome=None,
+    launch=None,
+):
     """A writer in the folder of runs."""
     return Known(
-        WriterFile("aaaaaa", started, run_id, name, attempt, rank, ended_ns=started + 1 if ended else None), alive
+        WriterFile(
+            "aaaaaa",
+            started,
+            run_id,
+            name,
+            attempt,
+            rank,
+            parent,
+            ended_ns=started + 1 if ended or outcome else None,
+            outcome=outcome,
+            launch=None if launch is None else str(launch),
+        ),
+        alive,
     )
 
 
-def settled(run_name="exp", *, run_id=None, ranks=ALONE, found=(), checkpoint=None, seed=None) -> Identity:
+def settled(
+    run_name="exp",
+    *,
+    run_id=None,
+    ranks=ALONE,
+    found=(),
+    checkpoint=None,
+    seed=None,
+    parent=None,
+    launch=None,
+    restarts=0,
+) -> Identity:
     """The identity of a writer `0f0f0f` whose random digits are `abcdef`."""
     return settle(
         run_name=run_name,
@@ -32,6 +70,9 @@ def settled(run_name="exp", *, run_id=None, ranks=ALONE, found=(), checkpoint=No
         checkpoint=checkpoint,
         seed=seed,
         draw=lambda: "abcdef",
+        parent_id=parent,
+        launch=launch,
+        restarts=restarts,
     )
 
 
@@ -201,41 +242,183 @@ def test_instances_are_unique():
     assert settled(ranks=TWO[1], run_id="r", found=[known("r", attempt=2)]).instance_id == "r/1/3/0f0f0f"
 
 
-ONE_NODE = Ranks(0, 0, 0, 4, 4)
-TWO_NODES = Ranks(0, 0, 0, 8, 4)
-MASTER = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500", "LOCAL_WORLD_SIZE": "4"}
-K8S = {"OTEL_RESOURCE_ATTRIBUTES": "a=b, k8s.job.uid = 0ab-1 ,c=d"}
-SLURM = {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0"}
-ELASTIC = {"TORCHELASTIC_RUN_ID": "job"}
+def mark(launch=0, *, host="a", restarts=0):
+    """The mark of a launch by its number, whose processes have one seed."""
+    return LaunchMark("seed", restarts, host, f"{host}{launch}")
 
 
-@pytest.mark.parametrize(
-    ("environ", "ranks", "parent", "seed"),
-    [
-        ({}, ONE_NODE, "9 1", None),
-        (ELASTIC | SLURM | K8S | MASTER, ONE_NODE, "9 1", "torchelastic job"),
-        ({"TORCHELASTIC_RUN_ID": "none"} | SLURM, ONE_NODE, None, "slurm 77 0"),
-        ({"TORCHELASTIC_RUN_ID": ""} | SLURM, ONE_NODE, None, "slurm 77 0"),
-        (SLURM | K8S, TWO_NODES, None, "slurm 77 0"),
-        ({"SLURM_JOB_ID": "77"}, TWO_NODES, None, "slurm 77 "),
-        (K8S | MASTER, TWO_NODES, "9 1", "k8s 0ab-1"),
-        ({"OTEL_RESOURCE_ATTRIBUTES": "my.k8s.job.uid=1"}, ONE_NODE, None, None),
-        (MASTER, ONE_NODE, "9 1", "node 10.0.0.1:29500 9 1"),
-        (MASTER, ONE_NODE, None, None),
-        (MASTER, TWO_NODES, "9 1", None),
-        ({"MASTER_PORT": "1", "MASTER_ADDR": "10.0.0.1"}, ONE_NODE, "9 1", None),
-        ({"MASTER_PORT": "1", "MASTER_ADDR": "127.0.0.1"}, ONE_NODE, "9 1", "node 127.0.0.1:1 9 1"),
-        ({"MASTER_PORT": "1"}, ONE_NODE, "9 1", None),
-    ],
-)
-def test_the_seed_of_a_launch(environ, ranks, parent, seed):
-    """The first of torchelastic, SLURM, Kubernetes and the launcher's process on the only node counts."""
-    assert seed == launch_seed(environ, ranks, parent)
+FORK = known("exp-2", parent="exp-1", started=9)
+
+NEW_CASES = {
+    # name: (arguments, run id, attempt, parent)
+    "a run that was found lost": ({"found": [known("exp-1", outcome="lost")]}, "exp-1", 2, None),
+    "a run that was preempted": ({"found": [known("exp-1", outcome="preempted")]}, "exp-1", 2, None),
+    "a run that failed": ({"found": [known("exp-1", outcome="failed")]}, "exp-abcdef", 1, None),
+    "a count of restarts with an argument": ({"run_id": "mine", "restarts": 2}, "mine", 3, None),
+    "a count of restarts with a seed": ({"ranks": TWO[0], "seed": "s", "restarts": 2}, "exp-043a71", 3, None),
+    "a count of restarts below what is known": (
+        {"found": [known("exp-1", attempt=7)], "restarts": 2},
+        "exp-1",
+        8,
+        None,
+    ),
+    "a count of restarts above what is known": ({"found": [CRASHED], "restarts": 4}, "exp-1", 5, None),
+    "a count of restarts of a run that is made up": ({"restarts": 2}, "exp-abcdef", 1, None),
+    "a fork": ({"parent": "exp-1", "found": [ENDED]}, "exp-abcdef", 1, "exp-1"),
+    "a fork of a run that crashed": ({"parent": "exp-1", "found": [CRASHED]}, "exp-abcdef", 1, "exp-1"),
+    "a fork with an id": ({"parent": "exp-1", "run_id": "mine", "found": [CRASHED]}, "mine", 1, "exp-1"),
+    "a fork by ranks": ({"parent": "exp-1", "ranks": TWO[0], "seed": "s"}, "exp-17bab6", 1, "exp-1"),
+    "a fork by ranks without a seed": ({"parent": "exp-1", "ranks": TWO[0]}, "exp-046580", 1, "exp-1"),
+    "a fork that is restarted": ({"parent": "exp-1", "found": [CRASHED, FORK]}, "exp-2", 2, "exp-1"),
+    "another fork": ({"parent": "exp-0", "found": [CRASHED, FORK]}, "exp-abcdef", 1, "exp-0"),
+    "a fork that is restarted without saying so": ({"found": [CRASHED, FORK]}, "exp-2", 2, "exp-1"),
+    "a fork from its parent's checkpoint": ({"parent": "exp-9", "checkpoint": OURS}, "exp-abcdef", 1, "exp-9"),
+    "a fork from its own checkpoint": ({"parent": "exp-1", "checkpoint": OURS}, "exp-9", 5, "exp-1"),
+    "a fork from another's checkpoint": ({"parent": "exp-1", "checkpoint": OTHERS}, "exp-abcdef", 1, "exp-1"),
+    "a live run beside a process alone": ({"run_id": "r", "found": [known("r", alive=True)]}, "r", 2, None),
+    "a rank that comes when another is dead": (
+        {
+            "ranks": EIGHT[2],
+            "run_id": "r",
+            "launch": mark(),
+            "found": [
+                known("r", rank=0, attempt=2, alive=True, launch=mark()),
+                known("r", rank=1, attempt=2, launch=mark()),
+                known("r", rank=2, attempt=1, launch=mark(9)),
+            ],
+        },
+        "r",
+        2,
+        None,
+    ),
+    "a rank that comes when all others are over": (
+        {"ranks": EIGHT[2], "launch": mark(), "found": [known("exp-1", rank=0, attempt=3, ended=True, launch=mark())]},
+        "exp-1",
+        3,
+        None,
+    ),
+    "a rank of another node": (
+        {
+            "ranks": EIGHT[4],
+            "run_id": "r",
+            "launch": mark(host="b"),
+            "found": [known("r", rank=0, attempt=4, alive=True, launch=mark(restarts=1))],
+        },
+        "r",
+        4,
+        None,
+    ),
+    "a second launch beside a live one": (
+        {"ranks": EIGHT[3], "run_id": "r", "launch": mark(1), "found": [known("r", rank=0, alive=True, launch=mark())]},
+        "r",
+        2,
+        None,
+    ),
+    "a rank that is opened again": (
+        {"ranks": EIGHT[0], "run_id": "r", "launch": mark(), "found": [known("r", rank=0, ended=True, launch=mark())]},
+        "r",
+        2,
+        None,
+    ),
+}
 
 
-def test_a_process_is_described_by_its_start():
-    """A process is told from a later one of its number, and one that is not there has no description."""
-    own = describe_process(os.getpid())
-    assert own is None or own.startswith(f"{os.getpid()} ")
-    assert own == describe_process(os.getpid())
-    assert describe_process(2**30) is None
+@pytest.mark.parametrize(("arguments", "run_id", "attempt", "parent"), NEW_CASES.values(), ids=NEW_CASES.keys())
+def test_restarts_forks_and_launches(arguments, run_id, attempt, parent):
+    """Forks are new runs, launchers' counts are the least, and ranks of one launch share its attempt."""
+    identity = settled(**arguments)
+    assert (run_id, attempt, parent) == (identity.run_id, identity.attempt, identity.parent_id)
+
+
+def test_a_live_twin_is_found():
+    """A live writer of the same run and rank is told of, the last one; one of another rank or run is not."""
+    twin = known("r", attempt=2, started=5, alive=True)
+    found = [
+        known("r", alive=True),
+        twin,
+        known("r", rank=1, alive=True),
+        known("q", alive=True),
+        known("r", started=9),
+    ]
+    assert (twin, 3) == (settled(run_id="r", found=found).twin, settled(run_id="r", found=found).attempt)
+    assert settled(run_id="r", found=[known("r"), known("r", rank=1, alive=True)]).twin is None
+
+
+HOSTS = "ab"
+
+
+@st.composite
+def histories(draw):
+    """Launches one after another, each of ranks that settle in some order, some of which die or end on the way."""
+    steps = []
+    for launch in range(draw(st.integers(1, 5))):
+        order = draw(st.permutations(range(8)))
+        # What a launch leaves behind is dead when the next one begins, but for a process that lingers.
+        steps.append(
+            (
+                launch,
+                order,
+                draw(st.sets(st.integers(0, 7))),
+                draw(st.sets(st.integers(0, 7), max_size=1)),
+                draw(st.sets(st.integers(0, 7), max_size=7)),
+                draw(st.sampled_from(["crash", "end", "preempt"])),
+            )
+        )
+    return steps
+
+
+@settings(max_examples=100, deadline=None)
+@given(histories(), st.booleans(), st.booleans())
+def test_ranks_agree_whatever_happened(history, is_named, counts):
+    """In any history attempts of a rank grow, no two writers are one instance, and the ranks of a launch agree."""
+    found, instances, attempts, started = [], [], defaultdict(list), 0
+    for launch, order, die_at_once, linger, never_come, ending in history:
+        present, identities = [], set()
+        for rank in order:
+            # Who counts restarts tells launches apart; otherwise ranks know that by those that were there before.
+            if counts and rank in never_come:
+                continue
+            started += 1
+            node = HOSTS[rank // 4]
+            launched = mark(launch, host=node, restarts=launch if counts else 0)
+            identity = settle(
+                run_name="exp",
+                run_id="r" if is_named else None,
+                writer=f"{started:06x}",
+                ranks=EIGHT[rank],
+                known=[*found, *present],
+                checkpoint=None,
+                seed="s",
+                draw=lambda: "abcdef",
+                launch=launched,
+                restarts=launch if counts else 0,
+            )
+            identities.add((identity.run_id, identity.attempt))
+            instances.append(identity.instance_id)
+            attempts[identity.run_id, rank].append(identity.attempt)
+            writer = known(
+                identity.run_id,
+                attempt=identity.attempt,
+                rank=rank,
+                started=started,
+                launch=launched,
+                alive=rank not in die_at_once,
+            )
+            present.append(writer)
+        assert 1 == len(identities)
+        outcome = {"crash": None, "end": "finished", "preempt": "preempted"}[ending]
+        for item in present:
+            w = item.writer
+            found.append(
+                known(
+                    w.run_id,
+                    attempt=w.attempt,
+                    rank=w.rank,
+                    started=w.started_ns,
+                    launch=w.launch,
+                    alive=item.alive and w.rank in linger,
+                    outcome=None if not item.alive else outcome,
+                )
+            )
+    assert len(instances) == len(set(instances))
+    assert all(earlier < later for row in attempts.values() for earlier, later in itertools.pairwise(row))

@@ -26,7 +26,8 @@ def test_a_bare_environment():
     assert {} == launch.trace_context
     assert ParentBased(ALWAYS_ON).get_description() == launch.sampler.get_description()
     assert Limits() == launch.limits
-    assert (None, None, ()) == (launch.seed, launch.restart_count, launch.notes)
+    assert (None, None, None, ()) == (launch.seed, launch.mark, launch.restarts.count, launch.notes)
+    assert {} == launch.found
 
 
 def test_everything_set():
@@ -58,7 +59,9 @@ def test_everything_set():
         "OTEL_PROPAGATORS: xray has no effect on otel_logger, which joins no trace but that of TRACEPARENT",
     ) == launch.notes
     assert Ranks(1, 0, 0, 2, 2) == launch.ranks
-    assert ("torchelastic job", 3) == (launch.seed, launch.restart_count)
+    assert ("torchelastic job", 3) == (launch.seed, launch.restarts.count)
+    assert launch.mark is not None
+    assert 3 == launch.mark.restarts
 
 
 def test_settings_as_an_argument_stand_for_all_variables(tmp_path):
@@ -75,6 +78,13 @@ def test_notes_are_those_of_routes_and_of_unknown_variables():
         "OTEL_SDK_DISABLED='yes' is read as false: only true disables",
         "OTEL_LOGGER_RANK is not a setting of otel_logger and has no effect; did you mean OTEL_LOGGER_RANKS?",
     ) == launch.notes
+
+
+def test_a_rank_that_there_is_not_is_told():
+    """A process that takes itself for rank 2 of one records no metrics: its user would wonder."""
+    (note,) = read_launch({"RANK": "2"}, None).notes
+    assert note.startswith("RANK=2, but WORLD_SIZE=1, unset it is 1: set both as the launcher would, or neither.")
+    assert () == read_launch({"RANK": "2", "WORLD_SIZE": "3"}, None).notes
 
 
 def test_disabled_nothing_else_of_opentelemetry_is_looked_at():
@@ -120,7 +130,7 @@ def test_a_wrong_variable_is_named(environ):
 @pytest.mark.parametrize(("value", "count"), [("0", 0), ("", None), ("x", None), ("-1", None), ("²", None)])
 def test_the_restart_count_is_a_courtesy(value, count):
     """A launcher's count that is no number is left out, not refused: nothing depends on it."""
-    assert count == read_launch({"TORCHELASTIC_RESTART_COUNT": value}, None).restart_count
+    assert count == read_launch({"TORCHELASTIC_RESTART_COUNT": value}, None).restarts.count
 
 
 @pytest.mark.parametrize(

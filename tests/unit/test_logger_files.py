@@ -110,3 +110,28 @@ def test_folders_and_files_are_private(make: Callable[..., OTelLogger], tmp_path
     for path in (tmp_path / "logs").rglob("*"):
         forbidden = 0o077 if path.name not in (".gitignore", "writer.json") else 0
         assert 0 == path.stat().st_mode & forbidden, path
+
+
+def test_storing_a_file_is_a_span_below_the_one_of_the_call(make: Callable[..., OTelLogger], tmp_path: Path) -> None:
+    """An upload goes on in the background; its span says what became of it, also when that is nothing good."""
+    source = tmp_path / "a.pt"
+    source.write_bytes(b"\x00" * 1000)
+    with make() as log, log.span("good") as good:
+        log.upload_file(None, "a.pt", source)
+        assert log.flush()
+    (tmp_path / "full" / "meta").mkdir(parents=True)
+    (tmp_path / "full" / "files").write_text("in the way")
+    with make(OTEL_LOGGER_BLOB_STORE=(tmp_path / "full").as_uri()) as bad:
+        bad.upload_file(None, "b.pt", source, overwrite=True)
+
+    assert log.run_dir is not None
+    assert bad.run_dir is not None
+    (stored,) = [span for span in read_run(log.run_dir).spans if span["name"] == "training.upload"]
+    (failed,) = [span for span in read_run(bad.run_dir).spans if span["name"] == "training.upload"]
+    assert {"training.name": "a.pt", "training.blob.size": 1000, "training.blob.outcome": "stored"} == stored[
+        "attributes"
+    ]
+    assert (f"{good.get_span_context().span_id:016x}", None) == (stored["parent_span_id"], stored["error"])
+    assert {"training.name": "b.pt", "training.blob.outcome": "failed"} == failed["attributes"]
+    assert ["exception"] == [event["name"] for event in failed["events"]]
+    assert failed["error"] is not None

@@ -1,14 +1,23 @@
 """Who a logger's run is: names, checkpoints, ranks, and nothing drawn from the training's generators."""
 
+import os
 import random
+import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from otel_logger import OTelLogger, read_run
+from otel_logger import ConfigurationError, OTelLogger, Settings, read_run
+from otel_logger.folders import writers_of
+from otel_logger.writer_folder import WriterFolder
+from otel_logger_exporters.adoption import read_legacy
+from otel_logger_exporters.decoding import decode_resource
+from otel_logger_exporters.signals import Signal
 from tests.runs import events, trainer_state
 
 
@@ -146,3 +155,166 @@ def test_only_the_first_process_of_a_node_speaks(
         log.log_metrics({"loss": 1.0})
 
     assert "" == capsys.readouterr().err
+
+
+def resource_of(log: OTelLogger, signal: Signal) -> dict[str, Any]:
+    """Return the last resource of the newest journal of a run."""
+    assert log.run_dir is not None
+    resource = read_legacy(writers_of(log.run_dir)[-1][0], signal).resource
+    assert resource is not None
+    return decode_resource(resource.message)
+
+
+def preempted(log: OTelLogger) -> OTelLogger:
+    """Record a value, and end as a scheduler ends a run."""
+    log.log_metrics({"loss": 1.0})
+    log.__exit__(SystemExit, SystemExit(143), None)
+    return log
+
+
+def test_a_fork_of_a_run_is_a_new_run_that_names_its_parent(make: Callable[..., OTelLogger]) -> None:
+    """Also of a run that may be gone on with; what restarts the fork goes on with that, said again or not."""
+    preempted(make(OTEL_LOGGER_RUN_ID="base-1"))
+    fork = {"OTEL_LOGGER_PARENT_RUN_ID": "base-1"}
+    logs = [preempted(make(**environ)) for environ in (fork, fork, {})]
+
+    assert 1 == len({log.run_id for log in logs})
+    assert "base-1" != logs[0].run_id
+    assert [1, 2, 3] == [log.state_dict()["attempt"] for log in logs]
+    assert "base-1" == resource_of(logs[0], Signal.LOGS)["training.run.parent.id"]
+
+
+def test_a_fork_may_load_its_parents_checkpoint(
+    make: Callable[..., OTelLogger], caplog: pytest.LogCaptureFixture
+) -> None:
+    """That is what a fork begins from, and no mistake; another run's checkpoint is told of."""
+    with make(OTEL_LOGGER_PARENT_RUN_ID="base-1") as log:
+        log.load_state_dict({"run_id": "base-1", "run_name": "run", "attempt": 4})
+        told = [record.getMessage() for record in caplog.records]
+        log.load_state_dict({"run_id": "other", "run_name": "run", "attempt": 4})
+
+    assert ([], 1) == (told, len(caplog.records))
+    assert "belongs to run 'other'" in caplog.text
+
+
+PARENT = {"OTEL_LOGGER_PARENT_RUN_ID": "r"}
+
+
+@pytest.mark.parametrize(
+    "construct",
+    [
+        lambda: OTelLogger(run_id="r", environ=PARENT),
+        lambda: OTelLogger(environ={**PARENT, "OTEL_LOGGER_RUN_ID": "r"}),
+        lambda: OTelLogger(run_id="r", settings=Settings(parent_run_id="r")),
+        lambda: Settings(run_id="r", parent_run_id="r"),
+    ],
+    ids=["argument", "variable", "settings and argument", "settings"],
+)
+def test_a_run_is_not_its_own_parent(construct: Callable[[], object]) -> None:
+    """The message names the variable, the id and the ways out."""
+    with pytest.raises(ConfigurationError, match=r"^OTEL_LOGGER_PARENT_RUN_ID='r' is the run's own id: a fork is a"):
+        construct()
+
+
+def test_a_live_process_of_the_same_identity_is_told_of(
+    make: Callable[..., OTelLogger], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The second is the next attempt, and a warning names both; after the first has ended there is none."""
+    with make(OTEL_LOGGER_RUN_ID="r") as first, make(OTEL_LOGGER_RUN_ID="r") as second:
+        first.log_metrics({"loss": 1.0})
+        second.log_metrics({"loss": 1.0})
+        told = [record.getMessage() for record in caplog.records]
+        attempts = [log.state_dict()["attempt"] for log in (first, second)]
+        caplog.clear()
+    make(OTEL_LOGGER_RUN_ID="r").close()
+
+    assert [1, 2] == attempts
+    (warning,) = told
+    assert "Another process writes run 'r' as rank 0 too (attempt 1, writer " in warning
+    assert "this one is attempt 2, writer " in warning
+    assert [] == caplog.records
+
+
+def test_a_job_that_slurm_starts_again_is_the_next_attempt_on_any_disk(tmp_path: Path) -> None:
+    """The job's id gives the run's, and Slurm's count the attempt, where the folder of the first one is gone."""
+    slurm = {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_NTASKS": "2"}
+    found = []
+    for disk, count in (("a", {}), ("b", {"SLURM_RESTART_COUNT": "1"}), ("b", {"SLURM_RESTART_COUNT": "2"})):
+        environ = {"OTEL_LOGGER_DIR": str(tmp_path / disk), **slurm, **count}
+        with OTelLogger(run_name="exp", environ=environ) as log:
+            log.log_metrics({"loss": 1.0})
+        found.append((log.run_id, log.state_dict()["attempt"]))
+
+    assert [1, 2, 3] == [attempt for _, attempt in found]
+    assert 1 == len({run_id for run_id, _ in found})
+
+
+def test_the_resource_says_where_the_job_is(make: Callable[..., OTelLogger]) -> None:
+    """What Slurm and the user say is on each signal; the number of a process is not on metrics'."""
+    variable = {"OTEL_EXPERIMENTAL_RESOURCE_DETECTORS": "process"}
+    with make(SLURM_JOB_ID="77", SLURM_RESTART_COUNT="4", OTEL_RESOURCE_ATTRIBUTES="host.name=mine", **variable) as log:
+        log.log_metrics({"loss": 1.0})
+    found = {signal: resource_of(log, signal) for signal in Signal}
+
+    expected = {"training.slurm.job.id": "77", "training.restart_count": 4, "host.name": "mine"}
+    for resource in found.values():
+        assert expected.items() <= resource.items()
+        assert "process.runtime.name" in resource
+    assert [os.getpid()] * 2 == [found[signal]["process.pid"] for signal in (Signal.LOGS, Signal.TRACES)]
+    assert not {"process.pid", "process.parent_pid"} & set(found[Signal.METRICS])
+
+
+def test_the_first_metric_does_not_look_through_the_folder_of_runs(
+    make: Callable[..., OTelLogger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That is done in the background from the start, and finds the run to go on with."""
+    log = preempted(make(run_name="exp"))
+    lookers = []
+    known = WriterFolder.known
+
+    def look(self: WriterFolder) -> Any:
+        lookers.append(threading.current_thread())
+        return known(self)
+
+    monkeypatch.setattr(WriterFolder, "known", look)
+    again = make(run_name=None)
+    again.init(trainer_state("exp"), None)
+    again.log_metrics({"loss": 1.0})
+    again.close()
+
+    assert (log.run_id, 2) == (again.run_id, again.state_dict()["attempt"])
+    assert 1 == len(lookers)
+    assert threading.main_thread() not in lookers
+
+
+def test_who_comes_between_is_seen(make: Callable[..., OTelLogger]) -> None:
+    """A process that has gone on with the run since the look is not joined: this one is a run of its own."""
+    log = preempted(make(run_name="exp"))
+    late = make(run_name=None)
+    with make(run_name="exp") as quick:
+        quick.log_metrics({"loss": 1.0})
+        late.init(trainer_state("exp"), None)
+        late.log_metrics({"loss": 1.0})
+        late.close()
+
+    assert log.run_id == quick.run_id
+    assert log.run_id != late.run_id
+
+
+def test_an_attempt_whose_end_cannot_be_told_is_warned_of(
+    make: Callable[..., OTelLogger], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A folder that is not ours to change stays as it is, and costs the new attempt nothing."""
+    log = make(OTEL_LOGGER_RUN_ID="r")
+    log.log_metrics({"loss": 1.0})
+    log.close()
+    assert log.run_dir is not None
+    ((folder, writer),) = writers_of(log.run_dir)
+    replace(writer, ended_ns=None, outcome=None).write(folder)
+    folder.chmod(0o777)
+    with make(OTEL_LOGGER_RUN_ID="r") as again:
+        again.log_metrics({"loss": 1.0})
+
+    assert 2 == again.state_dict()["attempt"]
+    assert f"How the attempt in {folder} ended is not told, it can be written by others (mode 0777)" in caplog.text
+    assert [(1, None), (2, "finished")] == [(w["attempt"], w["outcome"]) for w in read_run(log.run_dir).writers]

@@ -280,7 +280,7 @@ def test_a_run_that_died_is_gone_on_with(make: Callable[..., OTelLogger], tmp_pa
     assert done.stdout.strip() == log.run_id
     assert [float(step) for step in range(100)] + [-1.0] == [value for _, _, value in points(log)]
     assert log.run_dir is not None
-    assert [(1, None), (2, "finished")] == [(w["attempt"], w["outcome"]) for w in read_run(log.run_dir).writers]
+    assert [(1, "lost"), (2, "finished")] == [(w["attempt"], w["outcome"]) for w in read_run(log.run_dir).writers]
 
 
 def test_a_forked_child_records_nothing_and_says_so_once(tmp_path: Path) -> None:

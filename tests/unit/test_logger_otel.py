@@ -35,9 +35,11 @@ def test_a_sampler_decides_for_a_trace_that_is_handed_down(make: Callable[..., O
     assert [TRACE_ID] == [span["trace_id"] for span in read_run(log.run_dir).spans]
 
 
-@pytest.mark.parametrize(("limit", "kept"), [("4", 3), ("1", 0), ("0", 0), ("1000000", 9)])
-def test_traces_beyond_the_limit_of_events_become_log_records(
-    make: Callable[..., OTelLogger], limit: str, kept: int
+@pytest.mark.parametrize(
+    ("limit", "parts"), [("4", [3, 3, 3]), ("2", [1] * 9), ("1", [0]), ("0", [0]), ("1000000", [9])]
+)
+def test_traces_beyond_the_limit_of_events_go_on_in_further_spans(
+    make: Callable[..., OTelLogger], limit: str, parts: list[int]
 ) -> None:
     """OTEL_SPAN_EVENT_COUNT_LIMIT loses no trace, and leaves room for the exception that ends a span."""
 
@@ -51,10 +53,14 @@ def test_traces_beyond_the_limit_of_events_become_log_records(
         work(log)
 
     assert log.run_dir is not None
-    (span,) = [span for span in read_run(log.run_dir).spans if span["name"] == "work"]
-    names = [f"t{number}" for number in range(kept)] + (["exception"] if limit != "0" else [])
-    assert names == [event["name"] for event in span["events"]]
-    assert list(range(kept, 9)) == [event["body"] for event in events(log, "training.trace")]
+    spans = [span for span in read_run(log.run_dir).spans if span["name"] == "work"]
+    spans.sort(key=lambda span: span["attributes"].get("training.span.part", 1))
+    names = [[event["name"] for event in span["events"]] for span in spans]
+    expected = [[f"t{sum(parts[:part]) + number}" for number in range(count)] for part, count in enumerate(parts)]
+    # The exception is on the span that the caller has.
+    expected[0] += ["exception"] if limit != "0" else []
+    assert expected == names
+    assert list(range(sum(parts), 9)) == [event["body"] for event in events(log, "training.trace")]
 
 
 def test_events_of_the_callers_own_count_for_the_limit(make: Callable[..., OTelLogger]) -> None:
@@ -64,9 +70,9 @@ def test_events_of_the_callers_own_count_for_the_limit(make: Callable[..., OTelL
         log.log_traces({"a": 1, "b": 2})
 
     assert log.run_dir is not None
-    work = next(span for span in read_run(log.run_dir).spans if span["name"] == "work")
-    assert ["own", "a"] == [event["name"] for event in work["events"]]
-    assert [2] == [event["body"] for event in events(log, "training.trace")]
+    further, work = [span for span in read_run(log.run_dir).spans if span["name"] == "work"]
+    assert (["own", "a"], ["b"]) == tuple([event["name"] for event in span["events"]] for span in (work, further))
+    assert [] == events(log, "training.trace")
 
 
 def test_limits_of_attributes_hold_for_spans_and_log_records(make: Callable[..., OTelLogger]) -> None:

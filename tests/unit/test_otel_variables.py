@@ -126,7 +126,15 @@ def test_several_that_do_not_apply_are_told_in_the_order_of_the_table():
 
 PROOFS = {
     "OTEL_SDK_DISABLED": ["unit/test_logger_settings.py::test_disabled_by_the_sdk_switch_nothing_is_written"],
-    "OTEL_METRICS_EXPORTER": ["unit/test_routes.py::test_destination_is_decided_per_signal"],
+    "OTEL_METRICS_EXPORTER": [
+        "unit/test_routes.py::test_destination_is_decided_per_signal",
+        "unit/test_routes.py::test_what_is_sent_goes_to_an_endpoint_or_is_printed_or_both",
+    ],
+    "OTEL_EXPORTER_PROMETHEUS_HOST": [
+        "unit/test_scrape_address.py::test_host_and_port_are_those_of_the_variables",
+        "unit/test_scrape_address.py::test_each_local_rank_has_a_port_of_its_own",
+        "contracts/test_scraping.py::test_a_run_is_scraped_where_the_variables_say",
+    ],
     "OTEL_EXPORTER_OTLP_ENDPOINT": [
         "unit/test_endpoints.py::test_general_endpoint_is_a_base",
         "unit/test_endpoints.py::test_own_variable_wins_everywhere",
@@ -162,6 +170,10 @@ PROOFS = {
         "unit/test_resource.py::test_what_the_user_says",
         "contracts/test_sending.py::test_hyperparameters_are_on_the_resource_of_metrics_and_traces",
     ],
+    "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS": [
+        "unit/test_detectors.py::test_what_detectors_find_is_on_the_resource",
+        "unit/test_detectors.py::test_one_that_hangs_is_left_out",
+    ],
     "TRACEPARENT": ["unit/test_spans.py::test_a_trace_that_is_given_is_joined"],
     "OTEL_PROPAGATORS": [
         "unit/test_propagators.py::test_trace_context_is_not_read_where_it_is_not_wanted",
@@ -187,7 +199,7 @@ PROOFS = {
         "unit/test_limits.py::test_values_of_log_records_are_cut_but_not_the_body",
     ],
     "OTEL_SPAN_EVENT_COUNT_LIMIT": [
-        "unit/test_logger_otel.py::test_traces_beyond_the_limit_of_events_become_log_records"
+        "unit/test_logger_otel.py::test_traces_beyond_the_limit_of_events_go_on_in_further_spans"
     ],
     "OTEL_SPAN_LINK_COUNT_LIMIT": ["unit/test_limits.py::test_events_and_links_are_bounded"],
 }

@@ -565,6 +565,20 @@ def test_near_the_bound_of_unsent_data_the_least_important_is_given_up_first(mak
     assert lost == unsent.box.stats().dropped["limit"]
 
 
+def test_what_is_minor_is_given_up_of_each_signal_that_is_sent(make):
+    """Program logs as batch spans; those of a signal that is kept are bound by nothing."""
+    with OtlpServer("http/protobuf") as server:
+        environ = {"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": f"http://127.0.0.1:{server.port}/v1/logs"}
+    unsent = _Unsent(make, environ)
+    unsent.fill(0.81)
+    for signal in (Signal.LOGS, Signal.TRACES):
+        unsent.box.outbox.put(signal, frame_of(signal, 1), is_minor=True)
+    assert {"limit": 1} == unsent.box.stats().dropped
+    assert 1 == unsent.box.stats().kept["traces"]
+    unsent.box.outbox.put(Signal.LOGS, frame_of(Signal.LOGS, 1))
+    assert {"limit": 1} == unsent.box.stats().dropped
+
+
 def test_refused_data_alone_does_not_reach_the_bound(make):
     """An endpoint that refuses everything must not end the recording for one that takes it."""
     with OtlpServer("http/protobuf") as server:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from otel_logger.latest import LatestValues
 from otel_logger.recorder import SCHEMA_LIMIT, Recorder
 from otel_logger.stamps import Stamper
 from otel_logger.values import key_text
@@ -42,7 +43,7 @@ class _Clock:
 class _Case:
     """A recorder over a real journal, and what can be read back of it."""
 
-    def __init__(self, folder, *, exclude=(), segment_size=2**16, mapped=True):
+    def __init__(self, folder, *, exclude=(), segment_size=2**16, mapped=True, latest=None):
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self.clock = _Clock()
@@ -52,7 +53,7 @@ class _Case:
         )
         self.tend()
         # The journal looks at the clock too, for its segments.
-        self.recorder = Recorder(self.journal, Stamper(_Clock().time_ns), self.ledger, exclude=exclude)
+        self.recorder = Recorder(self.journal, Stamper(_Clock().time_ns), self.ledger, exclude=exclude, latest=latest)
 
     def tend(self):
         """Do what the background does."""
@@ -491,3 +492,37 @@ def test_whatever_is_logged_is_read_back(tmp_path_factory, made):
         others = {key_text(key) for key, found in is_number.items() if not found}
         assert others == set(leftover.others if leftover is not None else ())
     assert expected == case.values()
+
+
+def test_what_is_recorded_is_shown_as_the_latest(tmp_path):
+    """Under its text, with its step: what came late too, unless newer is there; what is excluded is not."""
+    latest = LatestValues()
+    case = _Case(tmp_path / "journal", exclude=("time/*",), latest=latest)
+    case.recorder.record({"loss": 0.5, 1: 7, "time/x": 1.0, "text": "no number"}, 3)
+    case.recorder.record({"loss": 0.25}, 4)
+    case.recorder.record_late({"loss": 9.0, "late": 0.125}, START, 1)
+    shown = {
+        (measurement.instrument.name, attributes[0][1]): value
+        for measurement in latest.measure()
+        for attributes, value in measurement.points.items()
+    }
+
+    assert {
+        ("loss", "loss"): 0.25,
+        ("training.step", "loss"): 4,
+        ("m_1", "1"): 7,
+        ("training.step", "1"): 3,
+        ("late", "late"): 0.125,
+        ("training.step", "late"): 1,
+    } == shown
+
+
+def test_the_latest_values_are_shown_also_where_the_disk_takes_none(tmp_path):
+    """Who watches a run sees it go on; the loss is counted."""
+    latest = LatestValues()
+    case = _Case(tmp_path / "journal", latest=latest)
+    case.journal.refusal = "the bound is reached"
+    case.recorder.record({"loss": 0.5}, 3)
+
+    assert 1 == sum(case.stats.dropped.values())
+    assert {0.5, 3} == {value for measurement in latest.measure() for value in measurement.points.values()}

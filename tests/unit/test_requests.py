@@ -1,5 +1,6 @@
 """Requests hold exactly what was recorded: each value a point, each step its companion, each frame as it was."""
 
+import itertools
 import math
 import struct
 
@@ -20,6 +21,7 @@ from otel_logger_exporters.requests import (
     REQUEST_BYTES,
     MetricVocabulary,
     frame_requests,
+    join_requests,
     metric_requests,
 )
 from otel_logger_exporters.rows import Row
@@ -257,3 +259,17 @@ def test_frames_are_divided_under_the_limit():
     assert [4, 1, 1, 4, 1] == [len(request.scope_logs) for request in requests]
     assert all(len(body) < GRPC_LIMIT for body in bodies)
     assert [f.body for f in frames] == [s.SerializeToString() for r in requests for s in r.scope_logs]
+
+
+@quick
+@given(st.lists(st.integers(1, REQUEST_BYTES // 3), max_size=12))
+def test_requests_are_joined_as_far_as_one_may_be_large(sizes):
+    """Requests put one behind the other are one with the content of both; none is over the limit that was under it."""
+    bodies = [frame_requests([_logs_frame(str(number) + "x" * size)], b"")[0] for number, size in enumerate(sizes)]
+    joined = join_requests(bodies)
+    requests = [ExportLogsServiceRequest.FromString(body) for body in joined]
+    assert [ExportLogsServiceRequest.FromString(body).resource_logs[0] for body in bodies] == [
+        resource_logs for request in requests for resource_logs in request.resource_logs
+    ]
+    assert all(len(body) <= REQUEST_BYTES for body in joined)
+    assert all(len(one) + len(other) > REQUEST_BYTES for one, other in itertools.pairwise(joined))

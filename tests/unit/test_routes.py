@@ -5,6 +5,7 @@ import pytest
 from otel_logger_exporters.errors import ConfigurationError
 from otel_logger_exporters.routes import Destination, Route, routes_from_environ
 from otel_logger_exporters.schedules import Schedule
+from otel_logger_exporters.scrape_address import ScrapeAddress
 from otel_logger_exporters.signals import Signal
 
 SEND, KEEP, NONE = Destination.SEND, Destination.KEEP, Destination.NONE
@@ -27,6 +28,11 @@ def _destinations(environ):
         ({"OTEL_TRACES_EXPORTER": " None "}, (KEEP, KEEP, NONE)),
         ({**ENDPOINT, "OTEL_TRACES_EXPORTER": "none"}, (SEND, SEND, NONE)),
         ({**ENDPOINT, "OTEL_METRICS_EXPORTER": "OTLP, otlp,"}, (SEND, SEND, SEND)),
+        ({"OTEL_LOGS_EXPORTER": "console"}, (KEEP, SEND, KEEP)),
+        ({"OTEL_METRICS_EXPORTER": "prometheus"}, (KEEP, KEEP, KEEP)),
+        ({**ENDPOINT, "OTEL_METRICS_EXPORTER": "Prometheus"}, (KEEP, SEND, SEND)),
+        ({"OTEL_METRICS_EXPORTER": "prometheus,otlp"}, (SEND, KEEP, KEEP)),
+        ({"OTEL_METRICS_EXPORTER": "prometheus,console"}, (SEND, KEEP, KEEP)),
         ({"OTEL_EXPORTER_OTLP_HEADERS": "k=v"}, (KEEP, KEEP, KEEP)),
     ],
 )
@@ -54,14 +60,57 @@ def test_only_a_sent_signal_has_an_endpoint():
     assert routes.of(Signal.LOGS) == Route(Signal.LOGS, NONE, None)
 
 
-@pytest.mark.parametrize("value", ["prometheus", "console", "zipkin", "otlp,console", "none,otlp"])
-def test_other_exporters_are_refused(value):
-    """An exporter that does not exist here is refused with what does."""
+@pytest.mark.parametrize(
+    ("value", "endpoint", "is_printed"),
+    [("otlp", True, False), ("console", False, True), ("console,otlp", True, True), ("prometheus", False, False)],
+)
+def test_what_is_sent_goes_to_an_endpoint_or_is_printed_or_both(value, endpoint, is_printed):
+    """As the exporters say that are named; an endpoint that none of them names is not used."""
+    route = routes_from_environ({**ENDPOINT, "OTEL_METRICS_EXPORTER": value}).metrics
+    assert (endpoint, is_printed) == (route.endpoint is not None, route.is_printed)
+
+
+def test_a_route_tells_how_long_a_request_may_take():
+    """Its endpoint's timeout, without one its schedule's, without that the default."""
+    timeouts = [
+        routes_from_environ({"OTEL_LOGS_EXPORTER": "console", **environ}).logs.timeout
+        for environ in ({}, {"OTEL_BLRP_EXPORT_TIMEOUT": "2000"}, {**ENDPOINT, "OTEL_LOGS_EXPORTER": "otlp"})
+    ]
+    assert [10.0, 2.0, 10.0] == timeouts
+
+
+def test_metrics_are_scraped_where_that_is_asked_for():
+    """Where the variables of Prometheus say, beside what else becomes of metrics."""
+    environ = {"OTEL_METRICS_EXPORTER": "prometheus,otlp", "OTEL_EXPORTER_PROMETHEUS_PORT": "9000"}
+    assert ScrapeAddress("localhost", 9000) == routes_from_environ(environ).scrape
+    assert routes_from_environ({"OTEL_METRICS_EXPORTER": "otlp"}).scrape is None
+
+
+def test_a_wrong_address_is_refused_before_anybody_scrapes():
+    """A mistake shows on the day that it is made."""
+    with pytest.raises(ConfigurationError, match="OTEL_EXPORTER_PROMETHEUS_PORT='x'"):
+        routes_from_environ({"OTEL_EXPORTER_PROMETHEUS_PORT": "x"})
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "why"),
+    [
+        ("OTEL_METRICS_EXPORTER", "zipkin", "there is no zipkin"),
+        ("OTEL_METRICS_EXPORTER", "otlp,jaeger,zipkin", "there is no jaeger and no zipkin"),
+        ("OTEL_METRICS_EXPORTER", "none,otlp", "none stands alone"),
+        ("OTEL_LOGS_EXPORTER", "prometheus", "Prometheus takes metrics alone, name it in OTEL_METRICS_EXPORTER"),
+        ("OTEL_TRACES_EXPORTER", "otlp,prometheus", "Prometheus takes metrics alone, name it in OTEL_METRICS_EXPORTER"),
+    ],
+)
+def test_other_exporters_are_refused(variable, value, why):
+    """An exporter that does not exist here, or not for this signal, is refused with those that do."""
     with pytest.raises(ConfigurationError) as caught:
-        routes_from_environ({"OTEL_METRICS_EXPORTER": value})
+        routes_from_environ({variable: value})
+    scraped = "prometheus (scraped), " if variable == "OTEL_METRICS_EXPORTER" else ""
     assert str(caught.value) == (
-        f"OTEL_METRICS_EXPORTER={value!r} is not supported: give otlp (send), none (do not record), or leave it unset "
-        "(sent if an endpoint is set, else kept locally); there is no prometheus or console yet"
+        f"{variable}={value!r} is not supported: give otlp (sent), console (printed), {scraped}several of them with "
+        "commas between, none (not recorded), or leave it unset (sent if an endpoint is set, else kept locally); "
+        f"{why}"
     )
 
 

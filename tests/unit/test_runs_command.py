@@ -132,7 +132,7 @@ def test_what_is_recorded_is_unsent_until_it_is_acknowledged(tmp_path: Path) -> 
     log = record(tmp_path)
     assert log.run_dir is not None
     before = runs(tmp_path)[0]["unsent_bytes"]
-    for folder in log.run_dir.iterdir():
+    for folder in (path for path in log.run_dir.iterdir() if path.is_dir()):
         acknowledge_all(folder)
 
     assert before > 0

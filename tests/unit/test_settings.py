@@ -25,12 +25,15 @@ GOOD = {
     "OTEL_LOGGER_DIR": (" /data/runs ", "directory", Path("/data/runs")),
     "OTEL_LOGGER_RUN_ID": ("exp-1", "run_id", "exp-1"),
     "OTEL_LOGGER_RUN_NAME": (" a b ", "run_name", "a b"),
+    "OTEL_LOGGER_PARENT_RUN_ID": (" base-1 ", "parent_run_id", "base-1"),
     "OTEL_LOGGER_RANKS": ("Node", "ranks", "node"),
     "OTEL_LOGGER_DURABILITY": ("interval", "durability", "interval"),
     "OTEL_LOGGER_FLUSH_INTERVAL": ("10", "flush_interval", 10),
+    "OTEL_LOGGER_HEARTBEAT_INTERVAL": ("100", "heartbeat_interval", 100),
     "OTEL_LOGGER_SHUTDOWN_TIMEOUT": ("0", "shutdown_timeout", 0),
     "OTEL_LOGGER_JOURNAL_MAX_BYTES": ("1048576", "journal_max_bytes", 2**20),
     "OTEL_LOGGER_MIN_FREE_BYTES": ("0", "min_free_bytes", 0),
+    "OTEL_LOGGER_PROGRAM_LOGS": ("INFO", "program_logs", "info"),
     "OTEL_LOGGER_SIGNALS": ("Off", "signals", "off"),
     "OTEL_LOGGER_BLOB_STORE": ("file:///blobs", "blob_store", "file:///blobs"),
     "OTEL_LOGGER_BLOB_URL": ("https://x/{name}", "blob_url", "https://x/{name}"),
@@ -41,6 +44,11 @@ GOOD = {
     "OTEL_LOGGER_METRICS_EXCLUDE": (" a/*, ,b ", "metrics_exclude", ("a/*", "b")),
     "OTEL_LOGGER_REDACT": ("*_id", "redact", ("*_id",)),
     "OTEL_LOGGER_REDACT_ALLOW": ("pad", "redact_allow", ("pad",)),
+    "OTEL_LOGGER_SCRAPE_CERTIFICATE": ("/tls/server.pem", "scrape_certificate", "/tls/server.pem"),
+    "OTEL_LOGGER_SCRAPE_KEY": ("/tls/server.key", "scrape_key", "/tls/server.key"),
+    "OTEL_LOGGER_SCRAPE_CLIENT_CA": ("/tls/ca.pem", "scrape_client_ca", "/tls/ca.pem"),
+    "OTEL_LOGGER_SCRAPE_AUTH": ("user:pass:word", "scrape_auth", "user:pass:word"),
+    "OTEL_LOGGER_SCRAPE_LINGER": ("15000", "scrape_linger", 15000),
 }
 
 
@@ -75,6 +83,7 @@ BAD = {
         (bad, f"give whole bytes, from 1048576 to {2**62}") for bad in ("1GiB", "1048575", "1e9")
     ],
     "OTEL_LOGGER_MIN_FREE_BYTES": [(bad, f"give whole bytes, from 0 to {2**62}") for bad in ("-1", "5%")],
+    "OTEL_LOGGER_PROGRAM_LOGS": [("on", "give off or debug or info or warning or error")],
     "OTEL_LOGGER_SIGNALS": [("SIGTERM", "give on or off")],
     "OTEL_LOGGER_DIR": [("~nobody-of-this-name/x", "there is no such home folder, write the whole path")],
 }

@@ -62,7 +62,7 @@ def test_what_was_recorded_is_summed_up(tmp_path: Path) -> None:
     assert {"count": 5, "first_step": 0, "last_step": 4, "first_value": 1.0, "last_value": 0.2} == metrics["loss"]
     assert ("NaN", None) == (metrics["nan"]["first_value"], metrics["late"]["last_step"])
     assert {"lr": (0.01, [0.1]), "api_key": ("[redacted]", []), "net.depth": (3, [])} == hyperparameters
-    assert (1, None, "finished") == events["training.run.end"]
+    assert (1, 4, "finished") == events["training.run.end"]
     assert (1, 2, "rows") == events["training.table"]
     assert 2 == {row["name"]: row["count"] for row in content["spans"]}["work"]
     assert [("table", "rows", 1, 0)] == [

@@ -83,7 +83,7 @@ def test_this_machines_disk_is_asked_where_nobody_is_given(tmp_path):
         space.make_room(tmp_path, 2**62)
 
 
-ORDER = [Class.BATCH_SPANS, Class.SPANS, Class.RANK_METRICS, Class.METRICS, Class.EVENTS]
+ORDER = [Class.MINOR, Class.SPANS, Class.RANK_METRICS, Class.METRICS, Class.EVENTS]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_refusal_says_how_much_waits_and_in_which_order_is_given_up():
     (reason,) = set(Space(max_unsent=1000).refusals(1000).values())
     expected = (
         "1000 bytes wait for the endpoint, and OTEL_LOGGER_JOURNAL_MAX_BYTES=1000 is nearly reached; given up in this "
-        "order: batch spans, other spans, metrics of ranks but zero, metrics, events"
+        "order: batch spans and program logs, other spans, metrics of ranks but zero, metrics, events"
     )
     assert expected == reason
 

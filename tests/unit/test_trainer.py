@@ -13,8 +13,10 @@ class _Spans:
     def __init__(self):
         self.calls = []
 
+        self.innermost = None
+
     def begin(self, name, attributes):
-        self.calls.append(("begin", name, attributes))
+        self.calls.append(("begin", name, attributes()))
 
     def end(self, name):
         self.calls.append(("end", name))
@@ -84,6 +86,16 @@ PLACE = {"training.epoch": 2, "training.step": 7}
         ("eval_end", ("end", "training.eval")),
         ("predict_start", ("begin", "training.predict", {"training.evaluator": "val", "training.step": 7})),
         ("predict_end", ("end", "training.predict")),
+        ("before_dataloader", ("begin", "training.data", PLACE)),
+        ("after_dataloader", ("end", "training.data")),
+        ("before_forward", ("begin", "training.forward", PLACE)),
+        ("after_forward", ("end", "training.forward")),
+        ("before_backward", ("begin", "training.backward", PLACE)),
+        ("after_backward", ("end", "training.backward")),
+        ("checkpoint_start", ("begin", "training.checkpoint", PLACE)),
+        ("batch_checkpoint", ("end", "training.checkpoint")),
+        ("epoch_checkpoint", ("end", "training.checkpoint")),
+        ("iteration_checkpoint", ("end", "training.checkpoint")),
     ],
 )
 def test_events_and_their_spans(event, call):
@@ -101,12 +113,28 @@ def test_the_table_is_whole():
     }
 
 
-@pytest.mark.parametrize("event", ["init", "before_forward", "eval_batch_start", "eval_standalone_start", "", "close"])
+@pytest.mark.parametrize("event", ["init", "before_loss", "eval_batch_start", "eval_standalone_start", "", "close"])
 def test_other_events_do_nothing(event):
     """Most events have no span."""
     spans = _Spans()
     follow(event, spans, Position())
     assert [] == spans.calls
+
+
+@pytest.mark.parametrize(
+    ("event", "calls"),
+    [
+        ("eval_before_all", [("end", "training.checkpoint")]),
+        ("epoch_end", [("end", "training.checkpoint"), ("end", "training.epoch")]),
+        ("checkpoint_start", [("end", "training.checkpoint"), ("begin", "training.checkpoint", {})]),
+    ],
+)
+def test_any_event_ends_a_checkpoint(event, calls):
+    """A checkpoint that was made at no event of its own is over when the next event comes."""
+    spans = _Spans()
+    spans.innermost = "training.checkpoint"
+    follow(event, spans, Position())
+    assert calls == spans.calls
 
 
 def test_what_is_not_known_is_left_out():

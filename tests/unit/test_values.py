@@ -354,13 +354,28 @@ def test_long_text_is_cut():
 
 
 def test_cycles_end():
-    """A container that holds itself is described where nesting becomes too deep."""
+    """A container that holds itself is described where it does."""
     cycle: list[Any] = []
     cycle.append(cycle)
-    found, depth = plain(cycle), 0
+    assert plain(cycle) == ["list of 1 items, in itself"]
+
+
+def test_nesting_ends():
+    """What is nested deeper than 16 levels is described."""
+    nested: list[Any] = []
+    for _ in range(20):
+        nested = [nested]
+    found, depth = plain(nested), 0
     while isinstance(found, list):
         (found,), depth = found, depth + 1
     assert (found, depth) == ("list of 1 items", 16)
+
+
+def test_what_is_cut_is_told():
+    """Each value that is cut or described for its size is told once; those that are whole are not."""
+    told: list[int] = []
+    plain(["x" * 9000, "short", list(range(2000)), b"x" * 2**20, {"a": ("x" * 9000,)}], lambda: told.append(1))
+    assert len(told) == 4
 
 
 def test_containers_that_multiply_do_not():
@@ -534,6 +549,26 @@ def test_any_scalar_may_stand_on_a_resource(drawn):
     data = plain(build(drawn))
     if isinstance(data, (str, bool, int, float)):
         assert encode_resource({"a": data})
+
+
+large = st.builds(
+    lambda unit, length: (unit * (length // len(unit) + 1))[:length],
+    st.sampled_from(["a", "é", "\ud800", "ab\n"]),
+    st.sampled_from([40, 48, 49, 8191, 8192, 8193, 8230, 8300, 70_000]),
+)
+heaps = st.recursive(
+    large | st.builds(bytes, st.sampled_from([10, 100_000])),
+    lambda inner: st.builds(lambda item, times: [item] * times, inner, st.sampled_from([1, 2, 33, 1000, 1025])),
+    max_leaves=3,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(heaps, max_size=4))
+def test_what_is_cut_stays_as_it_is(drawn):
+    """Also beyond every bound, making plain data plain again changes nothing."""
+    data = plain(drawn)
+    assert data == plain(data)
 
 
 @settings(max_examples=100, deadline=None)

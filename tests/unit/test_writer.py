@@ -8,6 +8,7 @@ import pytest
 
 from otel_logger.launch import read_launch
 from otel_logger.reading import read_run
+from otel_logger.trainer import Position
 from otel_logger.writer import LONGEST_UNBOUND, Writer
 from otel_logger_exporters.ledger import Ledger
 
@@ -41,7 +42,7 @@ def make(tmp_path: Path, clock: FakeClock) -> Callable[[], Writer]:
     def construct() -> Writer:
         launch = read_launch({"OTEL_LOGGER_DIR": str(tmp_path)}, None)
         ledger = Ledger(clock, logging.getLogger("otel_logger"))
-        return Writer(launch, clock, ledger, run_name=None, run_id=None, step=lambda: None)
+        return Writer(launch, clock, ledger, run_name=None, run_id=None, position=Position())
 
     return construct
 
