@@ -33,7 +33,7 @@ demo: $(DEV) ## train a small model and show what is recorded
 	$(BIN)/otel-logger demo
 
 test: $(DEV) ## the fast tests: units, contracts, architecture; no torch, no server
-	$(PYTEST) tests --ignore=tests/integration -m "not integration and not composer and not collector and not gpu and not stack" $(PYTEST_ARGS)
+	$(PYTEST) -n 2 tests --ignore=tests/integration -m "not integration and not composer and not collector and not gpu and not stack" $(PYTEST_ARGS)
 
 test-all: test test-integration ## `test`, then everything that needs real Composer, a real Collector or Prometheus
 

@@ -34,6 +34,8 @@ CHECKPOINT_START: Final = "checkpoint_start"
 """What stands for the moment at which a trainer asks for the state to be saved; Composer has no event for it."""
 
 _EVENT_PHASES: Final[Mapping[str, str]] = {
+    # To load a sharded checkpoint a trainer asks for the state, too.
+    "after_load": PHASE_OTHER,
     "fit_start": PHASE_OTHER,
     "before_dataloader": PHASE_DATA,
     "after_dataloader": PHASE_OTHER,

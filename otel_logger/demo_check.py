@@ -204,5 +204,5 @@ def _trace_problems(witness: Witness, run: Run, launch: Launch) -> Iterator[str]
 
 
 def _text(value: Any) -> str:
-    # A span event holds what is no scalar as text, a log record as it is.
-    return str(value)
+    # A span event holds what is nested as JSON, a log record as it is.
+    return json.dumps(value) if isinstance(value, (dict, list)) else str(value)

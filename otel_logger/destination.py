@@ -16,7 +16,6 @@ from otel_logger.activity import CHECKPOINT_START
 from otel_logger.hyperparameters import Remembered
 from otel_logger.identity import Checkpoint, Identity
 from otel_logger.program_logs import ProgramLogsHandler
-from otel_logger.program_logs import ProgramLogsHandler
 from otel_logger.progress import download_progress
 from otel_logger.recorder import as_step
 from otel_logger.session import Arguments, ProcessHooks, Session, open_session
@@ -37,6 +36,9 @@ Self = TypeVar("Self", bound="Destination")
 _log = logging.getLogger("otel_logger")
 
 _NOTHING: dict[str, int] = {"metrics": 0, "logs": 0, "traces": 0}
+
+_BINDING_EVENTS = frozenset({"fit_start", "eval_standalone_start", "predict_start"})
+"""The events that bind the resource: an evaluation or prediction may be all that there is, and take hours."""
 
 
 class Destination(TrainerEvents):
@@ -364,9 +366,10 @@ class Destination(TrainerEvents):
             self._position.attach(state)
         session.writer.vitals.activity.follow(event)
         session.writer.begin()
+        if event in _BINDING_EVENTS:
+            session.writer.bind()
         if event == "fit_start":
             session.fits += 1
-            session.writer.bind()
         elif event == "fit_end":
             session.fits = 0
         if session.writer.sends:

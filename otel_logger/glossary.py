@@ -1,7 +1,7 @@
 """The glossary: what each name of the conventions is, what it is carried by, and what others call the same.
 
-tools/conventions_page.py writes the tables of docs/conventions.md from here and from `attribute_glossary`, and tests hold
-what is recorded against it.
+tools/conventions_page.py writes the tables of docs/conventions.md from here and from `attribute_glossary`, and tests
+hold what is recorded against it.
 """
 
 from dataclasses import dataclass

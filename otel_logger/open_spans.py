@@ -1,8 +1,8 @@
 """Open spans: what has begun and not ended, in as many parts as it takes to keep each small."""
 
+import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 from opentelemetry.context import Context
@@ -75,6 +75,13 @@ class OpenSpan:
         return one
 
 
+class _Due(threading.local):
+    """What a thread has to end for good: its own, for who closes the logger must not leave that to another one."""
+
+    def __init__(self) -> None:
+        self.spans: deque[tuple[Span, int, Trace, int]] = deque()
+
+
 class OpenSpans:
     """Starts, continues and ends spans; for callers that hold a lock, apart from `hand_over`.
 
@@ -87,7 +94,7 @@ class OpenSpans:
         self._redact = redact
         # One is left for an exception.
         self._limit = most_events - 1 if most_events is not None else None
-        self._due: deque[tuple[Span, int, Trace, int]] = deque()
+        self._due = _Due()
         self._recorded: deque[tuple[int, str]] = deque(maxlen=16)
 
     def start_run(self, one: OpenSpan) -> None:
@@ -162,31 +169,29 @@ class OpenSpans:
         one.latest_ns = max(self._clock.time_ns(), one.latest_ns)
         if one.inside is not None:
             one.inside.latest_ns = max(one.inside.latest_ns, one.latest_ns)
-        self._due.append((one.span, one.latest_ns, one.trace, one.size))
+        self._due.spans.append((one.span, one.latest_ns, one.trace, one.size))
         if one.own is not None and one.own is not one.span:
-            self._due.append((one.own, one.latest_ns, one.trace, 0))
+            self._due.spans.append((one.own, one.latest_ns, one.trace, 0))
 
     def hand_over(self) -> None:
         """End for good what is due, without the lock: a span of 1,000 events takes milliseconds to encode."""
-        while self._due:
-            # Another thread may be at it too.
-            with suppress(IndexError):
-                span, end_ns, grown, counted = self._due.popleft()
-                # The caller may have ended their own.
-                if span.is_recording():
-                    span.end(end_ns)
-                    # Its events were counted as they came.
-                    grown.size -= counted
+        while due := self._due.spans:
+            span, end_ns, grown, counted = due.popleft()
+            # The caller may have ended their own.
+            if span.is_recording():
+                span.end(end_ns)
+                # Its events were counted as they came.
+                grown.size -= counted
 
     def abandon(self) -> None:
         """Forget what is due, in the child of a fork."""
-        self._due.clear()
+        self._due = _Due()
 
     def _start(self, one: OpenSpan, now: int, links: Sequence[SpanContext] = ()) -> None:
         one.span, one.trace = self._tracer.start(one.name, one.attributes, one.parent, now, links)
         one.start_ns = one.latest_ns = now
         if one.is_short:
-            self._due.append((one.span, max(now, self._clock.time_ns()), one.trace, 0))
+            self._due.spans.append((one.span, max(now, self._clock.time_ns()), one.trace, 0))
 
     def _is_full(self, one: OpenSpan, size: int) -> bool:
         # The caller's own events count too, where there is a limit; to look at them takes a copy.
@@ -200,7 +205,7 @@ class OpenSpans:
             return
         last, now = one.span.get_span_context(), max(now, one.latest_ns)
         if one.span is not one.own and not one.is_short:
-            self._due.append((one.span, now, one.trace, one.size))
+            self._due.spans.append((one.span, now, one.trace, one.size))
         if one.trace.size >= LARGEST_TRACE:
             one.parent = None
         one.part += 1

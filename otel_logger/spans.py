@@ -51,7 +51,7 @@ _PARENTS: Final[Mapping[str, tuple[str, ...]]] = {
 _PARTS_OF_BATCH: Final = frozenset({SPAN_FORWARD, SPAN_BACKWARD})
 """These are only made in a batch that has a span."""
 
-_UNFINISHED: Final = "the end of fit was not reached"
+_UNFINISHED: Final = "its end was not reached"
 
 
 class _Place(OpenSpan):
@@ -333,6 +333,9 @@ class Block:
 
     def end(self, error: BaseException | None = None) -> None:
         """End the span, as failed by `error` where one is given; a second time does nothing."""
+        # Without a lock, which a daemon thread may have held when the interpreter ended it.
+        if not self._place.is_open:
+            return
         if self.at_end is not None:
             self.at_end()
         # What is no Exception ends a program or a generator, and is no failure of what it goes through.

@@ -22,6 +22,10 @@ class TrainerEvents(ABC):
         if isinstance(name, str) and name in EVENTS and (method := getattr(self, name, None)) is not None:
             method(state, logger)
 
+    def after_load(self, state: Any, logger: Any) -> None:
+        """Take note that a checkpoint is loaded, for which a trainer may have asked for the state that it replaces."""
+        self._follow("after_load", state)
+
     def fit_start(self, state: Any, logger: Any) -> None:
         """Bind the resource, and begin the span of the fit."""
         self._follow("fit_start", state)

@@ -156,7 +156,13 @@ class Writer:
             redact=self._redact_text,
         )
         self._events = EventLog(
-            self.outbox, clock, ledger, launch.limits, run=self._run_attributes, span=self.spans.current_context
+            self.outbox,
+            clock,
+            ledger,
+            launch.limits,
+            run=self._run_attributes,
+            # Nothing refers to a span where none are recorded.
+            span=self.spans.current_context if self.outbox.journal(Signal.TRACES) is not None else lambda: None,
         )
         self.emit = self._events.emit
         self._traces = TraceLog(self.spans, self.emit, self._redactor, clock, settings.trace_events)

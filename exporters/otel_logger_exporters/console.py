@@ -58,17 +58,17 @@ class ConsoleTransport:
 
 def standard_output(text: str, timeout: float) -> None:
     """Write to standard output as it is now; TimeoutError when it takes nothing more for so long."""
-    stream: Any = sys.stdout
+    stream, own = sys.stdout, sys.__stdout__
     if stream is None:
         msg = "there is none"
         raise OSError(msg)
-    if stream is not sys.__stdout__:
+    if own is None or stream is not own:
         # A notebook's, or a test's.
         stream.write(text)
         stream.flush()
         return
     # Past the stream's buffer: a daemon thread that hangs with the lock of that would abort the interpreter at exit.
-    descriptor, left = stream.fileno(), text.encode(stream.encoding or "utf-8", "backslashreplace")
+    descriptor, left = own.fileno(), text.encode(own.encoding or "utf-8", "backslashreplace")
     clock = SystemClock()
     deadline = clock.monotonic() + timeout
     while left:

@@ -11,7 +11,7 @@ from otel_logger_exporters.errors import ConfigurationError
 from otel_logger_exporters.ledger import Ledger
 from otel_logger_exporters.measurements import Measurement
 from otel_logger_exporters.scrape_address import ScrapeAddress, bind
-from otel_logger_exporters.scrape_page import ScrapePage
+from otel_logger_exporters.scrape_page import Page, ScrapePage
 from otel_logger_exporters.scrape_security import ScrapeSecurity
 from otel_logger_exporters.scrape_server import Answer, Request, ScrapeServer
 
@@ -21,6 +21,12 @@ PATH = "/metrics"
 
 ASK_INTERVAL = 0.1
 """Seconds between looks whether lingering is over for another reason than a scrape."""
+
+SHARE = 0.1
+"""Share of the time that making pages takes at most: whoever asks all the time must not slow the training down."""
+
+LONGEST_PAUSE = 2.0
+"""Seconds that a scraper waits for its page at most for that reason."""
 
 _TEXT = (("Content-Type", "text/plain; charset=utf-8"),)
 _CHALLENGE = ("WWW-Authenticate", 'Basic realm="otel_logger", charset="UTF-8"')
@@ -39,6 +45,8 @@ class ScrapeEndpoint:
         self._ledger = ledger
         # One page at a time: making it is work that the training would notice if there were many at once.
         self._rendering = threading.Lock()
+        self._rested_at = 0.0
+        self._gone = threading.Event()
         self._page: ScrapePage | None = None
         self._is_last = False
         self._seen = threading.Event()
@@ -80,6 +88,7 @@ class ScrapeEndpoint:
 
     def close(self) -> None:
         """Free the port and drop what was served."""
+        self._gone.set()
         self._server.close()
         self._page = None
 
@@ -99,12 +108,23 @@ class ScrapeEndpoint:
         is_last = self._is_last
         try:
             with self._rendering:
-                made = page.render(
-                    accept=request.headers.get("Accept", ""),
-                    encoding=request.headers.get("Accept-Encoding", ""),
-                    names=request.query.get("name[]", ()),
-                )
+                made = self._render(page, request)
         except Exception as error:
             self._ledger.warn("scrape", f"A scrape failed inside otel_logger: {error!r}")
             return Answer(500, _TEXT, b"the page could not be made\n")
         return Answer(int(made.status[:3]), made.headers, made.body, self._seen.set if is_last else None)
+
+    def _render(self, page: ScrapePage, request: Request) -> Page:
+        begun = self._clock.monotonic()
+        if begun < self._rested_at:
+            self._gone.wait(min(self._rested_at - begun, LONGEST_PAUSE))
+            begun = self._clock.monotonic()
+        try:
+            return page.render(
+                accept=request.headers.get("Accept", ""),
+                encoding=request.headers.get("Accept-Encoding", ""),
+                names=request.query.get("name[]", ()),
+            )
+        finally:
+            ended = self._clock.monotonic()
+            self._rested_at = ended + (ended - begun) * (1 / SHARE - 1)

@@ -213,7 +213,7 @@ def test_without_scikit_learn_the_command_to_install_it_is_given(folder: Path, m
     [
         ({"OTEL_SDK_DISABLED": "true"}, 1, "OTEL_SDK_DISABLED=true: nothing would be recorded"),
         ({f"OTEL_{signal.name}_EXPORTER": "none" for signal in Signal}, 1, "are all none: nothing would be recorded"),
-        ({"OTEL_METRICS_EXPORTER": "console"}, 2, "OTEL_METRICS_EXPORTER='console' is not supported"),
+        ({"OTEL_METRICS_EXPORTER": "zipkin"}, 2, "OTEL_METRICS_EXPORTER='zipkin' is not supported"),
     ],
 )
 def test_useless_or_wrong_configuration_is_refused(

@@ -28,6 +28,8 @@ from otel_logger import ConfigurationError, OTelLogger
 from otel_logger_exporters.clock import SystemClock
 from otel_logger_exporters.ledger import Ledger
 from otel_logger_exporters.scrape_address import ScrapeAddress, bind
+from otel_logger_exporters.scrape_endpoint import ScrapeEndpoint
+from otel_logger_exporters.scrape_security import ScrapeSecurity
 from otel_logger_exporters.scrape_server import MAX_CONNECTIONS, MAX_SECONDS, Answer, ScrapeServer
 from tests.certificates import make_pair
 from tests.runs import points, trainer_state
@@ -113,6 +115,16 @@ def test_a_run_is_scraped_where_the_variables_say(make: Any, port: int, accept: 
     assert 4 == len(points(log))
 
 
+def test_the_start_line_tells_where_the_other_ranks_are(
+    make: Any, port: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Local rank 0 speaks for all of its machine."""
+    make(RANK="0", LOCAL_RANK="0", WORLD_SIZE="2", LOCAL_WORLD_SIZE="2", OTEL_LOGGER_RUN_ID="r")
+
+    where = f"metrics scraped at http://127.0.0.1:{port}/metrics, further local ranks at the ports after it\n"
+    assert where in capfd.readouterr().err
+
+
 def test_metrics_that_are_sent_are_scraped_too(make: Any, port: int) -> None:
     """One exporter does not stand in for another."""
     log = make(OTEL_METRICS_EXPORTER="console,prometheus")
@@ -181,6 +193,8 @@ def test_with_a_certificate_it_speaks_tls(make: Any, port: int, tmp_path: Path) 
         OTEL_LOGGER_SCRAPE_CLIENT_CA=str(authority.certificate),
     ).log_metrics({"loss": 0.5})
     trusting = ssl.create_default_context(cafile=str(authority.certificate))
+    # Since Python 3.13 strict, which the test's own authority is not fit for.
+    trusting.verify_flags &= ~ssl.VERIFY_X509_STRICT
 
     with pytest.raises((OSError, urllib.error.URLError)):
         get(port)
@@ -388,23 +402,54 @@ def test_a_broken_scraper_harms_nothing(words: bytes, capfd: pytest.CaptureFixtu
     assert ("", "") == capfd.readouterr()
 
 
+class TickingClock(SystemClock):
+    """Moves by what it is told to."""
+
+    now = 100.0
+
+    def monotonic(self) -> float:
+        """Return its own time."""
+        return self.now
+
+
+@contextlib.contextmanager
+def serving_measurements(collect: Callable[[], Any], clock: SystemClock) -> Iterator[tuple[int, Ledger]]:
+    """Give the port of an endpoint, and its ledger."""
+    ledger = Ledger(clock, logging.getLogger("test"))
+    endpoint = ScrapeEndpoint(ScrapeAddress("127.0.0.1", 0), ScrapeSecurity(), clock=clock, ledger=ledger)
+    endpoint.start(collect, dict)
+    try:
+        yield int(endpoint.url.split(":")[2].split("/")[0]), ledger
+    finally:
+        endpoint.close()
+
+
 def test_a_fault_in_a_page_is_an_answer() -> None:
     """It is told once a minute, and the next scrape is served."""
-    from otel_logger_exporters.scrape_endpoint import ScrapeEndpoint
-    from otel_logger_exporters.scrape_security import ScrapeSecurity
 
     def collect() -> Any:
         raise ZeroDivisionError
 
-    ledger = Ledger(SystemClock(), logging.getLogger("test"))
-    endpoint = ScrapeEndpoint(ScrapeAddress("127.0.0.1", 0), ScrapeSecurity(), clock=SystemClock(), ledger=ledger)
-    endpoint.start(collect, dict)
-    port = int(endpoint.url.split(":")[2].split("/")[0])
-    try:
+    with serving_measurements(collect, SystemClock()) as (port, ledger):
         assert [(500, "the page could not be made\n")] * 2 == [get(port), get(port)]
         assert "A scrape failed inside otel_logger: ZeroDivisionError()" == ledger.stats(frozenset()).last_error
-    finally:
-        endpoint.close()
+
+
+def test_whoever_scrapes_all_the_time_waits_for_it() -> None:
+    """Making pages takes a tenth of the time at most; the training has the rest."""
+    clock = TickingClock()
+
+    def collect() -> list[Any]:
+        clock.now += 0.02
+        return []
+
+    with serving_measurements(collect, clock) as (port, _):
+        assert 200 == get(port)[0]
+        begun = time.monotonic()
+        assert 200 == get(port)[0]
+        assert time.monotonic() - begun >= 0.17
+        clock.now += 0.2
+        assert 200 == get(port)[0]
 
 
 def test_a_forked_child_holds_no_port(tmp_path: Path, port: int) -> None:

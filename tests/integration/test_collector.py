@@ -229,13 +229,14 @@ def test_the_doctor_is_understood_and_sends_nothing(collector: Collector, tmp_pa
     assert Received((), (), ()) == collector.stop_and_read()
 
 
-def test_a_missing_collector_is_told_with_the_cure(tmp_path: Path) -> None:
+@pytest.mark.parametrize("server", ["collector", "prometheus"])
+def test_a_missing_server_is_told_with_the_cure(tmp_path: Path, server: str) -> None:
     """Asked for a server that is not built, the tool names the place it looked at and the command that builds it."""
-    done = run_servers_tool("--path", "collector", environ={"TEST_SERVERS_CACHE": str(tmp_path)})
+    done = run_servers_tool("--path", server, environ={"TEST_SERVERS_CACHE": str(tmp_path)})
 
     assert done.returncode == 1
     assert not done.stdout
-    assert f"collector is not built: {tmp_path}/servers/collector-" in done.stderr
+    assert f"{server} is not built: {tmp_path}/servers/{server}-" in done.stderr
     assert done.stderr.endswith("is absent; build it with `make servers`\n")
 
 

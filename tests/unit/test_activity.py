@@ -75,6 +75,13 @@ def test_an_end_that_a_trainer_skips_is_made_by_the_next_event() -> None:
     assert {"data": 4.0, "compute": 0.0, "eval": 0.0, "checkpoint": 2.0, "other": 1.0} == activity.seconds()
 
 
+def test_loading_a_checkpoint_is_over_when_it_is_loaded() -> None:
+    """A trainer may ask for the state before it loads into it; what comes until the fit is not the checkpoint's time."""
+    activity, _, states = follow([(CHECKPOINT_START, 1.0), ("after_load", 5.0), ("fit_start", 1.0)])
+    assert ["checkpointing", "starting", "training"] == states
+    assert 1.0 == activity.seconds()["checkpoint"]
+
+
 def test_time_grows_in_the_present_phase_while_nothing_happens() -> None:
     """A training that hangs in its data loader is seen to: what has no end yet counts."""
     activity, clock, _ = follow([("fit_start", 0.0), ("before_dataloader", 60.0)])

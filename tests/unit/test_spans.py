@@ -2,7 +2,7 @@
 
 import random
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from contextvars import Context
 
 import numpy as np
@@ -460,7 +460,7 @@ def test_a_fit_that_comes_after_one_without_an_end(case):
     for name in (FIT, EPOCH, BATCH, FIT, EPOCH):
         case.spans.begin(name, {})
     case.spans.end(FIT)
-    reason = "the end of fit was not reached"
+    reason = "its end was not reached"
     assert [(BATCH, reason), (EPOCH, reason), (FIT, reason), (EPOCH, None), (FIT, None)] == [
         (span["name"], span["error"]) for span in case.sent()[1:]
     ]
@@ -572,27 +572,44 @@ def test_work_in_the_background_is_below_the_span_it_was_asked_for_in(case):
     assert ("", "OSError: full", {"n": 1}) == (alone["parent_span_id"], alone["error"], alone["attributes"])
 
 
-def test_a_child_of_a_fork_leaves_everything_to_its_parent(case):
-    """Open spans are ended by the process that began them, and by no other, also where a lock is held meanwhile."""
-    case.spans.begin(FIT, {})
-    block = case.spans.block("own", {})
-    block.enter()
+@contextmanager
+def _held(lock):
+    """Have another thread hold a lock."""
     held, done = threading.Event(), threading.Event()
 
     def hold():
-        with case.spans._lock:
+        with lock:
             held.set()
             done.wait(10)
 
     thread = threading.Thread(target=hold)
     thread.start()
     held.wait(10)
-    case.spans.abandon()
-    block.end()
-    case.spans.end(FIT)
-    case.spans.finish()
+    yield
     done.set()
     thread.join()
+
+
+def test_the_end_of_a_block_after_the_close_waits_for_nothing(case):
+    """A generator that is finished with the interpreter ends a block, and no thread is there to let go of a lock."""
+    block = case.spans.block("own", {})
+    block.at_end = lambda: pytest.fail("the close has done that")
+    case.spans.finish()
+    with _held(case.spans._lock):
+        block.end(ValueError("late"))
+    assert [RUN, "own"] == [span["name"] for span in case.sent()]
+
+
+def test_a_child_of_a_fork_leaves_everything_to_its_parent(case):
+    """Open spans are ended by the process that began them, and by no other, also where a lock is held meanwhile."""
+    case.spans.begin(FIT, {})
+    block = case.spans.block("own", {})
+    block.enter()
+    with _held(case.spans._lock):
+        case.spans.abandon()
+        block.end()
+        case.spans.end(FIT)
+        case.spans.finish()
     assert ([RUN], None) == ([span["name"] for span in case.sent()], case.spans.current())
 
 

@@ -102,3 +102,45 @@ def test_the_state_without_a_trainer_is_no_checkpoint(make: Callable[..., OTelLo
 
     assert log.run_dir is not None
     assert ["training.run"] == [span["name"] for span in read_run(log.run_dir).spans]
+
+
+@pytest.mark.parametrize(
+    ("events", "name"),
+    [
+        (("eval_standalone_start", "eval_start"), "training.eval"),
+        (("predict_start",), "training.predict"),
+    ],
+)
+def test_an_evaluation_without_a_fit_is_of_a_known_run(
+    make: Callable[..., OTelLogger], events: tuple[str, ...], name: str
+) -> None:
+    """While one goes on, or a prediction, it is known which run that is; its span is in the trace of the run's."""
+    state = trainer_state()
+    log = make(run_name=None)
+    log.init(state, None)
+    for event in events:
+        log.run_event(event, state, None)
+    known = log.run_id
+    log.post_close()
+
+    assert log.run_dir is not None
+    spans = {span["name"]: span for span in read_run(log.run_dir).spans}
+    assert known == log.run_id is not None
+    assert spans["training.run"]["span_id"] == spans[name]["parent_span_id"]
+
+
+@pytest.mark.parametrize("environ", [{"OTEL_TRACES_EXPORTER": "none"}, {"RANK": "1", "WORLD_SIZE": "2"}])
+def test_a_log_record_refers_to_no_span_that_is_not_recorded(
+    make: Callable[..., OTelLogger], environ: dict[str, str]
+) -> None:
+    """Where spans are not recorded, by setting or on another rank than zero, log records have no trace and span id."""
+    state = trainer_state()
+    log = make(run_name=None, **environ)
+    log.init(state, None)
+    log.run_event("fit_start", state, None)
+    log.post_close()
+
+    assert log.run_dir is not None
+    events = read_run(log.run_dir).events
+    assert {"training.run.start", "training.run.end"} <= set(events["name"])
+    assert {""} == set(events["trace_id"]) == set(events["span_id"])
