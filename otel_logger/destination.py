@@ -15,10 +15,11 @@ from typing import Any, TypeVar
 from otel_logger.activity import CHECKPOINT_START
 from otel_logger.hyperparameters import Remembered
 from otel_logger.identity import Checkpoint, Identity
+from otel_logger.process_hooks import ProcessHooks
 from otel_logger.program_logs import ProgramLogsHandler
 from otel_logger.progress import download_progress
 from otel_logger.recorder import as_step
-from otel_logger.session import Arguments, ProcessHooks, Session, open_session
+from otel_logger.session import Arguments, Session, open_session
 from otel_logger.settings import Settings
 from otel_logger.span_block import SpanBlock
 from otel_logger.spans import Block

@@ -30,6 +30,9 @@ STARTING = ".starting"
 
 _FILE = "writer.json"
 _SLUG_LENGTH = 80
+_NUMBERS = range(2**62)
+"""Of anything beyond, and of what is one more, OTLP has no number."""
+
 _NOT_IN_SLUG = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -82,7 +85,8 @@ class WriterFile:
             self.launch or "",
         )
         texts += self.kept if isinstance(self.kept, tuple) else (None,)
-        return all(type(number) is int for number in numbers) and all(type(text) is str for text in texts)
+        is_counted = all(type(number) is int and number in _NUMBERS for number in numbers)
+        return is_counted and all(type(text) is str for text in texts)
 
 
 def run_folder(directory: Path, run_id: str) -> Path:

@@ -1,6 +1,7 @@
 """The heartbeat, which records what is known of a run at regular times until its end ends the series."""
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -12,8 +13,14 @@ from otel_logger_exporters.upkeep import Upkeep
 
 __all__ = ["Heartbeat"]
 
+LOOK_BACK: Final = 300.0
+"""Seconds that Prometheus looks back for the value of a series."""
+
 LASTING_INTERVAL: Final = 240.0
-"""Seconds between repetitions of what does not change. Prometheus looks five minutes back for the value of a series."""
+"""Seconds between repetitions of what does not change, where that is so often that none is missing."""
+
+PATIENCE: Final = 1.0
+"""Seconds for which the end waits for a beat that is under way."""
 
 
 class Heartbeat:
@@ -37,7 +44,10 @@ class Heartbeat:
         self._put = put
         self._clock = clock
         self._ledger = ledger
+        self._interval = interval
         self._stamper = Stamper(clock.time_ns)
+        self._stamped_ns = 0
+        self._renewals: deque[list[Measurement]] = deque()
         self._series: dict[Instrument, dict[Attributes, float | int]] = {}
         # Reentrant: a signal handler may close the logger within.
         self._lock = threading.RLock()
@@ -61,8 +71,13 @@ class Heartbeat:
             if not self._is_beating:
                 return
             now = self._clock.monotonic()
-            is_due = self._lasting_at is None or now - self._lasting_at >= LASTING_INTERVAL
             try:
+                while self._renewals:
+                    self._lasting_at = now
+                    self._record(self._renewals.popleft())
+                # At this beat, where the next would be too late for it.
+                wait = min(LASTING_INTERVAL, LOOK_BACK - self._interval)
+                is_due = self._lasting_at is None or now - self._lasting_at >= wait
                 self._record(self._measure() + (self._lasting() if is_due else []))
             except Exception as error:
                 # What is measured reads a trainer's state while the trainer changes it.
@@ -71,20 +86,28 @@ class Heartbeat:
                 self._lasting_at = now if is_due else self._lasting_at
 
     def renew(self, ended: Iterable[Measurement] = ()) -> None:
-        """Record what lasts anew, because it has changed, and that `ended` is over."""
-        with self._lock:
-            if self._is_beating:
-                self._lasting_at = self._clock.monotonic()
-                self._record([*ended, *self._lasting()])
+        """Have what lasts recorded anew soon, because it has changed, and that `ended` is over.
+
+        By the thread: a beat may be under way, and what it measures wait for a lock that the caller holds.
+        """
+        if self._is_beating:
+            self._renewals.append([*ended, *self._lasting()])
+            self._upkeep.wake()
 
     def end(self) -> None:
         """Record what is known a last time, and the end of every series; then the heart beats no more."""
-        with self._lock:
+        # A trainer's state may hang whoever measures, and at the exit of the interpreter threads vanish with locks.
+        if not self._lock.acquire(timeout=PATIENCE):
+            self._is_beating = False
+            return
+        try:
             if self._is_beating:
                 self.beat()
                 self._is_beating = False
                 ended = [Measurement(i, points, has_ended=True) for i, points in self._series.items()]
-                self._put(ended, self._stamper.stamp())
+                self._put(ended, self._stamp())
+        finally:
+            self._lock.release()
 
     def stop(self) -> None:
         """Let the thread end."""
@@ -103,4 +126,10 @@ class Heartbeat:
                     series.pop(attributes, None)
             else:
                 series.update(measurement.points)
-        self._put(measurements, self._stamper.stamp())
+        self._put(measurements, self._stamp())
+
+    def _stamp(self) -> int:
+        # Later than the last one also where the clock has been set back by more than a stamper makes up for: points of
+        # a series that share a time are refused.
+        self._stamped_ns = max(self._stamper.stamp(), self._stamped_ns + 1_000_000)
+        return self._stamped_ns

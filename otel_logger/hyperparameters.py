@@ -224,6 +224,8 @@ def _items(hyperparameters: Any) -> list[tuple[Any, Any]] | None:
         named = fields_of(hyperparameters)
         if named is None and isinstance(hyperparameters, Mapping):
             named = hyperparameters
+        # A dict that another thread changes meanwhile cannot be gone through; its copy is made in one step.
+        named = named.copy() if type(named) is dict else named
         return None if named is None else [(key, value) for key, value in named.items()]
     except Exception:
         # An __iter__ or __getattr__ of the caller's may raise anything.

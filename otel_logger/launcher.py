@@ -130,7 +130,8 @@ def launch_mark(
     # A launcher that starts its processes again where they were, without counting, mostly takes another port.
     master = f"{environ.get('MASTER_ADDR', '')}:{environ.get('MASTER_PORT', '')}"
     return LaunchMark(
-        seed=_digest(seed) if seed is not None and is_told_by_seed else "",
+        # torchrun counts anew when Slurm starts the job again: the sum of both may be what it was before.
+        seed=_digest(f"{seed} {restarts.slurm or 0}") if seed is not None and is_told_by_seed else "",
         restarts=restarts.total,
         host=_digest(host),
         parent=_digest(f"{parent} {master}") if is_told_by_parent else "",

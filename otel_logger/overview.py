@@ -135,9 +135,9 @@ def find_run(name: str, directory: Path) -> Path:
         more = f"\n  and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
         msg = f"{name!r} is the beginning of {len(found)} runs in {str(directory)!r}, give more of one:{listed}{more}"
         raise AmbiguousRunError(msg)
-    below = sorted(folder.name for folder, _ in _runs_below(path))
+    below = sorted(folder for folder, _ in _runs_below(path))
     if below:
-        msg = f"{name!r} is a folder of runs, not a run: give one in it, such as {str(path / below[-1])!r}"
+        msg = f"{name!r} is a folder of runs, not a run: give one in it, such as {str(below[-1])!r}"
         raise FileNotFoundError(msg)
     msg = (
         f"{name!r} is neither a run's folder nor the beginning of a run in {str(directory)!r}: `otel-logger runs` "

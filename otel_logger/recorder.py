@@ -169,8 +169,9 @@ class Recorder:
             self._ledger.drop(reason, len(values), explanation)
         else:
             self._ledger.record(Signal.METRICS, len(values))
-            if step != NO_STEP:
-                self.last_step, self.last_step_ns = step, time_ns
+        # Where the training is does not depend on the disk; and what was read from a device late is not the last.
+        if step != NO_STEP and time_ns >= (self.last_step_ns or 0):
+            self.last_step, self.last_step_ns = step, time_ns
         if self._latest is not None and shown:
             self._latest.note(shown, time_ns, step, values)
 

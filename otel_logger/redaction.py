@@ -33,9 +33,9 @@ _SECRET_ENDINGS = (
 )
 _VOCABULARY = frozenset(
     (
-        *("audio", "begin", "beginning", "blank", "boi", "bos", "cls", "decoder", "end", "eod", "eoi", "eom", "eos"),
-        *("eot", "image", "mask", "newline", "null", "pad", "padding", "per", "placeholder", "prefix", "sep", "sot"),
-        *("special", "start", "stop", "suffix", "unk", "unknown", "video", "vocab"),
+        *("audio", "begin", "beginning", "blank", "boi", "bos", "cls", "decoder", "delimiter", "end", "eod", "eoi"),
+        *("eom", "eos", "eot", "image", "mask", "newline", "null", "pad", "padding", "per", "placeholder", "prefix"),
+        *("sep", "separator", "sot", "special", "start", "stop", "suffix", "unk", "unknown", "video", "vocab"),
     )
 )
 """Words before `token` that make it an entry of a tokenizer's vocabulary: `pad_token`, `decoder_start_token`."""
@@ -124,6 +124,9 @@ def _matches(key: str, patterns: Sequence[str]) -> bool:
 @lru_cache(maxsize=4096)
 def _names_secret(key: str) -> bool:
     words = [word.lower() for word in _WORD.findall(key)]
+    # What is numbered is of the same kind: `api_key_2`, `password1`.
+    while words and words[-1].isdigit():
+        words.pop()
     if not words:
         return False
     last, before = words[-1], words[-2] if len(words) > 1 else ""

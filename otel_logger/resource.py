@@ -21,6 +21,7 @@ from otel_logger.conventions import (
 )
 from otel_logger.identity import Identity
 from otel_logger.ranks import Ranks
+from otel_logger.redaction import Redactor
 from otel_logger_exporters.errors import ConfigurationError
 
 __all__ = ["described_by_user", "names_service", "resource_attributes"]
@@ -48,21 +49,26 @@ def names_service(environ: Mapping[str, str]) -> bool:
 
 def _said(environ: Mapping[str, str]) -> dict[str, str]:
     attributes = {}
+    key, redactor = "", Redactor()
     for number, pair in enumerate(environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(","), start=1):
         if not pair.strip():
             continue
+        before = key
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
+            # It may be what follows a comma in the value before.
+            shown = redactor.redact(before.strip(), pair.strip())
             msg = (
-                f"OTEL_RESOURCE_ATTRIBUTES: entry {number}, {pair.strip()!r}, is not key=value. Separate entries with "
+                f"OTEL_RESOURCE_ATTRIBUTES: entry {number}, {shown!r}, is not key=value. Separate entries with "
                 "commas and write a comma or equals sign inside a value as %2C or %3D."
             )
             raise ConfigurationError(msg)
         try:
             attributes[unquote(key.strip(), errors="strict")] = unquote(value.strip(), errors="strict")
         except UnicodeDecodeError:
+            shown = redactor.redact(key.strip(), pair.strip())
             msg = (
-                f"OTEL_RESOURCE_ATTRIBUTES: entry {number}, {pair.strip()!r}, is not UTF-8 when it is decoded. Write "
+                f"OTEL_RESOURCE_ATTRIBUTES: entry {number}, {shown!r}, is not UTF-8 when it is decoded. Write "
                 "what is not ASCII in UTF-8, as it is or percent-encoded."
             )
             raise ConfigurationError(msg) from None

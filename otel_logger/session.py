@@ -1,6 +1,5 @@
 """A session, one opening of a logger: launch, writer and deposits, from the line at its start to that at its end."""
 
-import atexit
 import logging
 import os
 import signal
@@ -16,6 +15,7 @@ from otel_logger.conventions import OUTCOME_FAILED, OUTCOME_FINISHED, OUTCOME_IN
 from otel_logger.deposits import Deposits
 from otel_logger.launch import Launch, read_launch, with_detectors
 from otel_logger.log_hooks import LogHook
+from otel_logger.process_hooks import ProcessHooks
 from otel_logger.program_logs import ProgramLogs
 from otel_logger.redaction import Redactor
 from otel_logger.scraping import latest_values, open_scrape, scraped_at
@@ -30,7 +30,7 @@ from otel_logger_exporters.errors import ConfigurationError
 from otel_logger_exporters.ledger import Ledger, Stats, warn
 from otel_logger_exporters.signals import Signal
 
-__all__ = ["Arguments", "ProcessHooks", "Session", "open_session"]
+__all__ = ["Arguments", "Session", "open_session"]
 
 _log = logging.getLogger("otel_logger")
 
@@ -49,45 +49,6 @@ class Arguments:
     settings: Settings | None = None
     # Holds keys of endpoints.
     environ: Mapping[str, str] | None = field(default=None, repr=False)
-
-
-class ProcessHooks:
-    """Finishes the open session of one logger, where there is one, when the program ends, and drops it after a fork.
-
-    They hold the session, for a logger may be forgotten without being closed. Registered when the logger is made, not
-    with each session: exit hooks run in the reverse of that order. Composer's, which closes the logger and whoever logs
-    while closing, is registered before `init` opens a further session.
-    """
-
-    def __init__(self) -> None:
-        self.session: Session | None = None
-        atexit.register(self.finish)
-        os.register_at_fork(after_in_child=self._abandon)
-        processes = sys.modules.get("multiprocessing.process")
-        if processes is not None and processes.parent_process() is not None:
-            # Before Python 3.13 a child that multiprocessing has forked runs no exit hooks but those of its own.
-            from multiprocessing.util import Finalize
-
-            Finalize(None, self._finish_child, exitpriority=0)
-
-    def finish(self) -> None:
-        """Finish the session, where one is open, for the reason that the program ends for."""
-        if (session := self.session) is not None:
-            session.note_failure_of_program()
-            session.guard(session.finish)
-
-    def _finish_child(self) -> None:
-        # They are run before the process waits for its threads, who may log on.
-        present = threading.current_thread()
-        if all(thread.daemon or thread is present for thread in threading.enumerate()):
-            if (session := self.session) is not None:
-                session.failure = session.failure or sys.exc_info()[1]
-            self.finish()
-
-    def _abandon(self) -> None:
-        if (session := self.session) is not None:
-            self.session = None
-            session.abandon()
 
 
 def open_session(

@@ -38,8 +38,10 @@ class Settling:
         drawn = os.urandom(3).hex()
 
         def decide() -> Identity:
+            # Who gives the id alone of a run to go on with means the run of that name.
+            named = (item.writer.run_name for item in reversed(known) if item.writer.run_id == run_id)
             return settle(
-                run_name=run_name or self._launch.script,
+                run_name=run_name or (run_id and next(filter(None, named), None)) or self._launch.script,
                 run_id=run_id,
                 writer=self._place.writer.writer,
                 ranks=self._launch.ranks,

@@ -251,6 +251,8 @@ def _follow(value: Any, content: Any, depth: int, allowance: _Allowance) -> Any:
         return _told(f"{type(value).__name__[:_LONGEST_TYPE]} of {size} items", allowance)
     allowance.inside.add(place)
     try:
+        # A dict that another thread changes meanwhile cannot be gone through; its copy is made in one step.
+        content = content.copy() if type(content) in (dict, set) else content
         # islice: an __iter__ of the caller's need not end where its __len__ says.
         if isinstance(content, Mapping):
             return {

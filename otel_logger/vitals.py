@@ -100,12 +100,12 @@ class Vitals:
 
     def end(self) -> None:
         """Record the end of every series: a backend would show the last value of each on, as if it were of now."""
-        self._heartbeat.end()
-        if self._recorder is not None:
-            time_ns, keys = self._recorder.end()
-            with_steps = self._recorder.last_step is not None
-            # Stamps may be nanoseconds, of which measurements keep the milliseconds.
-            self._put(ended_values(keys, self._settings, with_steps=with_steps), time_ns + 1_000_000)
+        for end in (self._heartbeat.end, self._end_values):
+            try:
+                end()
+            except Exception as error:
+                # What is recorded is still to be sent.
+                self._ledger.warn("heartbeat", f"The end of series failed inside otel_logger: {error!r}")
 
     def stop(self) -> None:
         """Let the thread end."""
@@ -125,6 +125,13 @@ class Vitals:
             # Messages of protobuf put one behind the other are one.
             encoded += self._encode(ended, now + 1_000_000)
         return encoded
+
+    def _end_values(self) -> None:
+        if self._recorder is not None:
+            time_ns, keys = self._recorder.end()
+            with_steps = self._recorder.last_step is not None
+            # Stamps may be nanoseconds, of which measurements keep the milliseconds.
+            self._put(ended_values(keys, self._settings, with_steps=with_steps), time_ns + 1_000_000)
 
     def _measure(self) -> list[Measurement]:
         if self._identity is None:

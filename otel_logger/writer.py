@@ -417,18 +417,27 @@ class Writer:
         return attributes
 
     def _resource(self, signal: Signal) -> dict[str, Any]:
-        attributes = resource_attributes(
-            self.launch.user_resource,
+        return resource_attributes(
+            self._redacted(self.launch.user_resource),
             identity=self.identity,
             run_name=self._run_name,
             writer=self._place.writer.writer,
             ranks=self.launch.ranks,
-            host=self.launch.host,
+            host=self._redactor.redact("host.name", self.launch.host),
             restart_count=self.launch.restarts.count,
-            found={**self.launch.found, **({names.PROCESS_PID: os.getpid()} if signal is Signal.TRACES else {})},
+            found={
+                **self._redacted(self.launch.found),
+                **({names.PROCESS_PID: os.getpid()} if signal is Signal.TRACES else {}),
+            },
             with_process=signal is not Signal.METRICS,
         )
-        redacted: dict[str, Any] = self._redactor.redact("", plain(attributes))
+
+    def _redacted(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return attributes of others as plain data without secrets.
+
+        Never our own: a pattern of the user's may match `service.instance.id`, which has to tell writers apart.
+        """
+        redacted: dict[str, Any] = self._redactor.redact("", {key: plain(value) for key, value in attributes.items()})
         return redacted
 
     def _publish_resource(self) -> None:

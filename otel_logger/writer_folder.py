@@ -65,13 +65,19 @@ class WriterFolder:
             return self._path
 
     def known(self) -> tuple[Known, ...]:
-        """Return the other writers of the folder of runs; reads all of them."""
-        found = all_writers(self._directory)
+        """Return the other writers of the folder of runs, none when it cannot be read; reads all of them."""
+        try:
+            found = list(all_writers(self._directory))
+        except OSError:
+            return ()
         return tuple(Known(writer, alive, path) for path, writer, alive in found if path != self.path)
 
     def known_of(self, run_id: str) -> tuple[Known, ...]:
-        """Return the other writers of one run."""
-        found = writers_of(run_folder(self._directory, run_id))
+        """Return the other writers of one run, none when its folder cannot be read: it may be another user's."""
+        try:
+            found = writers_of(run_folder(self._directory, run_id))
+        except OSError:
+            return ()
         return tuple(Known(writer, is_owned(path), path) for path, writer in found if path != self.path)
 
     @contextmanager

@@ -69,7 +69,7 @@ EXPORTERS = [
 LOGGER = [
     {"forms"},
     {"_version", "contract", "findings", "images", "progress", "readable", "stamps", "tables", "tabular"}
-    | {"lookout", "ranks", "log_hooks", "termination", "trainer_events", "values"},
+    | {"lookout", "ranks", "log_hooks", "process_hooks", "termination", "trainer_events", "values"},
     {"conventions", "redaction", "folders", "launcher"},
     {"activity", "exceptions", "heartbeat", "tracer"},
     {"open_spans"},

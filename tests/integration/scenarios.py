@@ -33,10 +33,13 @@ from tiny import tiny_loader, tiny_trainer
 from otel_logger import conventions as names
 from otel_logger.composer import OTelLogger
 
-__all__ = ["OUTPUT", "SCENARIOS"]
+__all__ = ["OUTPUT", "PORTS", "SCENARIOS"]
 
 OUTPUT = "STORY_OUTPUT"
 """The variable that names the folder to which the Collector writes at once what it has received."""
+
+PORTS = "STORY_PORTS"
+"""The variable that names free ports, by which ranks find each other: one for each time that they are started."""
 
 PATIENCE_SECONDS = 30.0
 POLL_SECONDS = 0.01
@@ -46,6 +49,10 @@ STATE_CHANGES = frozenset(
     | {"batch_checkpoint", "epoch_checkpoint"}
 )
 """The events at which the state of a run may change. It does so too where a checkpoint begins, which is no event."""
+
+
+BEGINNINGS = frozenset({"fit_start", "eval_standalone_start", "predict_start"})
+"""The events from the first of which on the heart beats."""
 
 
 class Waiting(LoggerDestination):
@@ -65,14 +72,10 @@ class Waiting(LoggerDestination):
         """Take note of the run."""
         self._run_name = state.run_name
 
-    def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:
-        """Take note that the heart beats, which it does from the first metric on."""
-        self._is_bound = self._is_bound or bool(metrics)
-
     def run_event(self, event: Any, state: Any, logger: Any) -> None:
         """Wait where the state may have changed."""
         super().run_event(event, state, logger)
-        self._is_bound = self._is_bound or event.value == "fit_start"
+        self._is_bound = self._is_bound or event.value in BEGINNINGS
         if event.value in STATE_CHANGES:
             self.wait()
 
@@ -116,6 +119,29 @@ class Ending(Waiting):
             self.wait()
             assert self._log.flush(PATIENCE_SECONDS)
             os.kill(os.getpid(), self._sent)
+
+
+class Dying(Ending):
+    """Kills rank 1 after the third batch, unless it has been started again; the others wait for their end."""
+
+    def __init__(self, log: OTelLogger) -> None:
+        super().__init__(log, signal.SIGKILL)
+
+    def batch_end(self, state: Any, logger: Any) -> None:
+        """End the process, or wait for `torchrun` to do so."""
+        if int(os.environ["TORCHELASTIC_RESTART_COUNT"]) > 0 or state.timestamp.batch.value != 3:
+            return
+        arrived = Path("rank 0 is there too")
+        if dist.get_global_rank() == 0:
+            self.wait()
+            arrived.touch()
+            # The exception of the signal's handler ends it.
+            time.sleep(PATIENCE_SECONDS)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not arrived.exists():
+            assert time.monotonic() < deadline, "rank 0 has not come"
+            time.sleep(POLL_SECONDS)
+        super().batch_end(state, logger)
 
 
 class Overflowing(torch.nn.Linear):
@@ -184,13 +210,14 @@ def one_epoch(run_name: str) -> None:
     small_trainer(run_name).fit()
 
 
-def with_checkpoints(duration: str) -> Callable[[str], None]:
-    """A training of so long, of two epochs in all, that goes on from the last checkpoint and saves one each epoch."""
+def with_checkpoints(hyperparameters: dict[str, Any]) -> Callable[[str], None]:
+    """A training of one of two epochs, which goes on from the last checkpoint and saves one."""
 
     def scenario(run_name: str) -> None:
         saving = {"save_folder": "checkpoints/{run_name}", "save_interval": "1ep", "autoresume": True}
         trainer = small_trainer(run_name, max_duration="2ep", **saving)
-        trainer.fit(duration=duration)
+        trainer.logger.log_hyperparameters(hyperparameters)
+        trainer.fit(duration="1ep")
         trainer.close()
 
     return scenario
@@ -220,6 +247,17 @@ def several_ranks(run_name: str) -> None:
     trainer.close()
 
 
+def a_rank_that_dies(run_name: str) -> None:
+    """A training of several processes, of which one dies in the midst of the second epoch."""
+    # The launcher's own store still has the addresses of the ranks before, to which Gloo then connects now and then.
+    os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "False"
+    os.environ["MASTER_PORT"] = os.environ[PORTS].split(",")[int(os.environ["TORCHELASTIC_RESTART_COUNT"])]
+    log = OTelLogger()
+    trainer = small_trainer(run_name, log, Dying(log), max_duration="2ep", dist_timeout=PATIENCE_SECONDS)
+    trainer.fit()
+    trainer.close()
+
+
 SCENARIOS: dict[str, Callable[[str], None]] = {
     "several fits": several_fits,
     "evaluation": evaluation,
@@ -228,11 +266,12 @@ SCENARIOS: dict[str, Callable[[str], None]] = {
     "SIGTERM": ended_by(signal.SIGTERM),
     "SIGKILL": ended_by(signal.SIGKILL),
     "one epoch": one_epoch,
-    "first of two epochs": with_checkpoints("1ep"),
-    "second of two epochs": with_checkpoints("1ep"),
+    "first of two epochs": with_checkpoints({"lr": 0.1, "warmup": 10}),
+    "second of two epochs": with_checkpoints({"lr": 0.05, "decay": 0.01}),
     "averaging": averaging,
     "hyperparameters": with_hyperparameters,
     "ranks": several_ranks,
+    "a rank that dies": a_rank_that_dies,
 }
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 import received
-from collector import AT_ONCE, Collector
+from collector import AT_ONCE, Collector, free_ports
 from received import Received
 from story import tell
 
@@ -40,8 +40,12 @@ STORIES: dict[str, dict[str, int]] = {
     "averaging": {"averaging": 0},
     "hyperparameters": {"hyperparameters": 0},
     "two ranks": {"ranks": 0},
+    "one of two ranks dies": {"a rank that dies": 0},
 }
 """For each story the programs that it is made of, one after the other, and the status that each ends with."""
+
+LAUNCHED = ("ranks", "a rank that dies")
+"""The programs that `torchrun` starts, once more when a rank dies."""
 
 
 class Theatre:
@@ -57,7 +61,7 @@ class Theatre:
         folder = self._folder / story
         folder.mkdir()
         for scenario, status in STORIES[story].items():
-            ended = self._launch(story, scenario) if scenario == "ranks" else self._fork(story, scenario)
+            ended = self._launch(story, scenario) if scenario in LAUNCHED else self._fork(story, scenario)
             assert status == ended, (folder / "printed.txt").read_text("utf-8")
         return received.read(self._collector.output)
 
@@ -92,17 +96,22 @@ class Theatre:
         return os.waitstatus_to_exitcode(int(self._zygote.stdout.readline()))
 
     def _launch(self, story: str, scenario: str) -> int:
-        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+        ports = ",".join(map(str, free_ports(2)))
         with (self.folder(story) / "printed.txt").open("wb") as printed:
-            return subprocess.run(
-                [*torchrun, str(PROGRAM), scenario, story],
+            process = subprocess.Popen(
+                [*torchrun, "--max-restarts=1", str(PROGRAM), scenario, story],
                 cwd=self.folder(story),
-                env=os.environ | self._environ() | {"OMP_NUM_THREADS": "1"},
+                env=os.environ | self._environ() | {"OMP_NUM_THREADS": "1", "STORY_PORTS": ports},
                 stdout=printed,
                 stderr=printed,
-                timeout=PROGRAM_SECONDS,
-                check=False,
-            ).returncode
+            )
+            try:
+                return process.wait(timeout=PROGRAM_SECONDS)
+            finally:
+                # Ends the ranks too; one that has ended takes no notice.
+                process.terminate()
+                process.wait()
 
 
 @pytest.fixture(scope="module")

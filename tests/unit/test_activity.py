@@ -76,7 +76,7 @@ def test_an_end_that_a_trainer_skips_is_made_by_the_next_event() -> None:
 
 
 def test_loading_a_checkpoint_is_over_when_it_is_loaded() -> None:
-    """A trainer may ask for the state before it loads into it; what comes until the fit is not the checkpoint's time."""
+    """A trainer may ask for the state before it loads into it; the time until the fit is no checkpoint's."""
     activity, _, states = follow([(CHECKPOINT_START, 1.0), ("after_load", 5.0), ("fit_start", 1.0)])
     assert ["checkpointing", "starting", "training"] == states
     assert 1.0 == activity.seconds()["checkpoint"]

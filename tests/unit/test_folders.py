@@ -100,6 +100,8 @@ def test_a_writer_file_reads_back(tmp_path):
         b'{"writer": "a", "started_ns": 5, "ended_ns": [1]}',
         b'{"writer": "a", "started_ns": 5, "run_id": 7}',
         b'{"writer": "a", "started_ns": 5, "run_name": ["n"]}',
+        b'{"writer": "a", "started_ns": 5, "attempt": 100000000000000000000}',
+        b'{"writer": "a", "started_ns": 5, "attempt": -1}',
         b"[" * 100_000,
     ],
 )
@@ -180,3 +182,17 @@ def test_a_run_that_cannot_be_listed_does_no_harm(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "iterdir", iterdir)
     assert ["open"] == [writer.writer for _, writer, _ in all_writers(tmp_path)]
+
+
+def test_a_logger_begins_where_the_run_s_folder_is_another_user_s(tmp_path, monkeypatch):
+    """Of its writers nothing is known then, nor of any where the folder of runs cannot be listed."""
+    folder = WriterFolder(tmp_path, "abcdef", 5, 0, (), Ledger(SystemClock(), logging.getLogger("otel_logger")))
+    run_folder(tmp_path, "run").mkdir()
+
+    def iterdir(self):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    assert ((), ()) == (folder.known_of("run"), folder.known())
+    monkeypatch.undo()
+    folder.release(unused=True)

@@ -3,6 +3,8 @@
 import json
 import logging
 import re
+import sys
+import threading
 from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -76,6 +78,30 @@ def hyperparameters(ledger):
 def flat(hyperparameters):
     """The resource attributes without their prefix, in order."""
     return [(key.removeprefix(HPARAM_PREFIX), value) for key, value in hyperparameters.attributes().items()]
+
+
+def test_what_another_thread_changes_meanwhile_is_not_lost(hyperparameters, ledger):
+    """A dict is taken as it is at one moment."""
+    content, is_over = {f"k{number}": number for number in range(600)}, threading.Event()
+
+    def change():
+        while not is_over.is_set():
+            content.update(dict.fromkeys(map(str, range(50))))
+            for number in range(50):
+                del content[str(number)]
+
+    changing = threading.Thread(target=change)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        changing.start()
+        for _ in range(50):
+            hyperparameters.add(content)
+    finally:
+        is_over.set()
+        changing.join()
+        sys.setswitchinterval(interval)
+    assert {} == ledger.stats(frozenset()).dropped
 
 
 def test_nested_keys_are_joined_with_dots(hyperparameters):

@@ -113,6 +113,18 @@ def test_tasks_of_slurm_may_each_have_a_shell():
     assert not ours.is_of(later, alive=False)
 
 
+def test_a_job_that_slurm_starts_again_is_another_launch():
+    """torchrun counts anew in it, so that the sum of both counts may be what it was before."""
+    marks = [
+        launch_mark({}, ONE_NODE, seed="slurm 7 0", restarts=restarts, host=host, parent="p")
+        for host in ("a", "b")
+        for restarts in (Restarts(1, None), Restarts(0, 1))
+    ]
+    before, after, _, after_elsewhere = marks
+    assert (False, False) == (after.is_of(before, alive=False), after_elsewhere.is_of(before, alive=True))
+    assert after.is_of(after_elsewhere, alive=False)
+
+
 def test_a_process_that_is_alone_has_no_mark():
     """It is a launch by itself."""
     assert launch_mark({}, Ranks(), seed="s", restarts=Restarts(), host="a", parent="p") is None

@@ -38,6 +38,41 @@ def test_identity_is_unknown_until_the_trainer_fits(make: Callable[..., OTelLogg
     ]
 
 
+def test_no_pattern_of_redaction_hides_who_writes(make: Callable[..., OTelLogger]) -> None:
+    """Writers of one `service.instance.id` would overwrite each other's series; what the user said is hidden."""
+    with make(OTEL_LOGGER_REDACT="*", OTEL_RESOURCE_ATTRIBUTES="team=a") as log:
+        log.log_metrics({"loss": 1.0})
+
+    assert log.run_dir is not None
+    ((folder, writer),) = writers_of(log.run_dir)
+    legacy = read_legacy(folder, Signal.METRICS)
+    assert legacy.resource is not None
+    resource = decode_resource(legacy.resource.message)
+    assert {
+        "team": "[redacted]",
+        "host.name": "[redacted]",
+        "service.instance.id": f"{log.run_id}/0/1/{writer.writer}",
+        "training.run.id": log.run_id,
+        "training.run.name": "run",
+    } == {
+        name: resource.get(name)
+        for name in ("team", "host.name", "service.instance.id", "training.run.id", "training.run.name")
+    }
+
+
+def test_a_thousand_attributes_of_the_resource_are_taken(make: Callable[..., OTelLogger]) -> None:
+    """Each is bounded by itself, not all together."""
+    given = {f"key{number}": "v" for number in range(1100)}
+    with make(OTEL_RESOURCE_ATTRIBUTES=",".join(f"{key}={value}" for key, value in given.items())) as log:
+        log.log_metrics({"loss": 1.0})
+
+    assert log.run_dir is not None
+    ((folder, _),) = writers_of(log.run_dir)
+    legacy = read_legacy(folder, Signal.METRICS)
+    assert legacy.resource is not None
+    assert given.items() <= decode_resource(legacy.resource.message).items()
+
+
 def test_a_named_logger_under_a_trainer_waits_for_its_checkpoint(tmp_path: Path) -> None:
     """A name given by the user does not settle the run before the trainer has loaded what it resumes from."""
 
@@ -66,6 +101,17 @@ def test_any_run_name_has_a_folder_below_the_folder_of_runs(
     assert log.run_dir is not None
     assert (tmp_path / "logs").resolve() == log.run_dir.resolve().parent
     assert name == read_run(log.run_dir).run_name
+
+
+def test_who_goes_on_with_a_run_by_its_id_alone_keeps_its_name(make: Callable[..., OTelLogger]) -> None:
+    """A name of one's own wins; the program's is for a run that nobody has named."""
+    names = []
+    for run_name in ("named", None, "named anew", None):
+        log = make(run_name=run_name, run_id="r")
+        names.append(log.state_dict()["run_name"])
+        log.log_metrics({"loss": 1.0})
+        log.close()
+    assert ["named", "named", "named anew", "named anew"] == names
 
 
 def test_global_generators_are_not_touched(make: Callable[..., OTelLogger]) -> None:

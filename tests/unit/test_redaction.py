@@ -124,6 +124,9 @@ def test_the_given_configuration_is_not_changed():
         "bearer",
         "sentry_dsn",
         "é_token",
+        "hf_token_2",
+        "password1",
+        "apiKey2",
     ],
 )
 def test_keys_that_name_secrets(key):
@@ -147,6 +150,9 @@ def test_keys_that_name_secrets(key):
         "mask_token",
         "image_token",
         "sep.token",
+        "pad_token_1",
+        "word_delimiter_token",
+        "2",
         "secret_sauce",
         "password_length",
         "key",

@@ -359,6 +359,19 @@ def test_long_text_is_cut():
     assert found == "x" * 8192 + "… (10000 characters)"
 
 
+def test_what_changes_while_it_is_looked_at_is_as_it_was():
+    """Another thread may add to a dict or set that is logged."""
+    content = {"a": None, "b": 1}
+
+    class Growing:
+        def __str__(self):
+            content["c"] = 2
+            return "grown"
+
+    content["a"] = Growing()
+    assert {"a": "grown", "b": 1} == plain(content)
+
+
 def test_cycles_end():
     """A container that holds itself is described where it does."""
     cycle: list[Any] = []
