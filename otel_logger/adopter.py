@@ -69,11 +69,15 @@ class Adopter:
         pauses = []
         found = writers_of(run_folder)
         attempt = next((writer.attempt for folder, writer in found if folder == own), 0)
-        for folder, writer in found:
-            if folder == own:
-                continue
-            # Of this attempt there are ranks that live.
-            is_untold = writer.ended_ns is None and writer.attempt < attempt
+        others = [(folder, writer) for folder, writer in found if folder != own]
+        # Of this attempt there are ranks that live.
+        untold = [folder for folder, writer in others if writer.ended_ns is None and writer.attempt < attempt]
+        # All of them first: what the oldest has left may wait for its endpoint as long as this process lives.
+        for folder, writer in others:
+            if folder in untold:
+                self._errand.tell(folder, writer)
+        for folder, writer in others:
+            is_untold = folder in untold
             waits = self._errand.waiting(folder) > 0
             if waits or is_untold or self._errand.is_due(folder, writer):
                 result = self._errand.run(folder, writer)

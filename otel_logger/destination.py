@@ -417,6 +417,8 @@ class Destination(TrainerEvents):
             return
         run_id, run_name, attempt = (state.get(name) for name in ("run_id", "run_name", "attempt"))
         if session is not None and isinstance(run_id, str) and isinstance(run_name, str) and isinstance(attempt, int):
+            # A number beyond all sense would be none that OTLP has.
+            attempt = max(0, min(attempt, 2**31))
             hyperparameters = Remembered.from_state(state.get("hyperparameters"), attempt)
             session.guard(session.writer.resume, Checkpoint(run_id, run_name, attempt), hyperparameters)
 

@@ -97,7 +97,8 @@ class Heartbeat:
     def end(self) -> None:
         """Record what is known a last time, and the end of every series; then the heart beats no more."""
         # A trainer's state may hang whoever measures, and at the exit of the interpreter threads vanish with locks.
-        if not self._lock.acquire(timeout=PATIENCE):
+        lock = self._lock
+        if not lock.acquire(timeout=PATIENCE):
             self._is_beating = False
             return
         try:
@@ -107,7 +108,7 @@ class Heartbeat:
                 ended = [Measurement(i, points, has_ended=True) for i, points in self._series.items()]
                 self._put(ended, self._stamp())
         finally:
-            self._lock.release()
+            lock.release()
 
     def stop(self) -> None:
         """Let the thread end."""
@@ -119,6 +120,9 @@ class Heartbeat:
         self._is_beating = False
 
     def _record(self, measurements: list[Measurement]) -> None:
+        if not self._is_beating:
+            # It has ended while this was measured.
+            return
         for measurement in measurements:
             series = self._series.setdefault(measurement.instrument, {})
             if measurement.has_ended:

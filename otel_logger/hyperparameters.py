@@ -117,7 +117,9 @@ class HyperparameterSet:
         lost: dict[str, Any] = {}
         with self._lock:
             new = {key: value for key, value in recorded.items() if self._take(key, value, lost)}
-            lacking = len(self) - len(self._points())
+            # Not by the points themselves, which take ten times as long: a program may log each value by itself.
+            fitting = [len(flat_key) <= LONGEST_VALUE for flat_key, _ in flatten(self._nested)]
+            lacking = len(fitting) - min(INFO_LIMIT, sum(fitting))
             more, self._without_point = max(0, lacking - self._without_point), max(lacking, self._without_point)
         if more:
             self._ledger.adjust("info", more)

@@ -100,7 +100,7 @@ def settle(
         run_id = checkpoint.run_id
     if run_id is None:
         candidates = [item for item in known if _is_candidate(item.writer, run_name, parent_id)]
-        run_id = _of_this_launch(candidates, launch) or _restarted(candidates, is_alone=ranks.world_size == 1)
+        run_id = _of_this_launch(candidates, launch) or _restarted(candidates, launch, is_alone=ranks.world_size == 1)
     is_drawn = run_id is None and ranks.world_size == 1
     if run_id is None:
         if is_drawn:
@@ -174,13 +174,13 @@ def _of_this_launch(known: Sequence[Known], launch: LaunchMark | None) -> str | 
     return max(ours, key=lambda writer: writer.started_ns).run_id if ours else None
 
 
-def _restarted(known: Sequence[Known], *, is_alone: bool) -> str | None:
+def _restarted(known: Sequence[Known], launch: LaunchMark | None, *, is_alone: bool) -> str | None:
     """Return the id of the newest dead run when a writer of its last attempt was cut short, else None.
 
-    A process that is alone leaves a run that another process goes on with already: of several that start at once
-    after one has died, each is a run of its own but the first. Ranks cannot tell such a one from their own first rank.
+    A run that another launch goes on with already is left to it: of several that start at once after one has died, each
+    is a run of its own but the first.
     """
-    taken = {item.writer.run_id for item in known if item.alive} if is_alone else set()
+    taken = {item.writer.run_id for item in known if item.alive and (is_alone or not _is_of_launch(item, launch))}
     groups: dict[tuple[str | None, int], list[Known]] = {}
     for item in known:
         if item.writer.run_id not in taken:

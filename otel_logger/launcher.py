@@ -10,6 +10,8 @@ from otel_logger.ranks import Ranks
 
 __all__ = ["LaunchMark", "Restarts", "describe_process", "launch_mark", "launch_seed"]
 
+_MEETING = "~"
+
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _JOB_UID = re.compile(r"(?:^|,)\s*k8s\.job\.uid\s*=\s*([^,\s]+)")
 
@@ -81,8 +83,8 @@ def _count(environ: Mapping[str, str], name: str) -> int | None:
 class LaunchMark:
     """What a process says of its launch for others to compare; each part but `restarts` is a digest.
 
-    `seed` is that of the launch ("": none that holds beyond one parent), `host` the machine's or container's name,
-    `parent` the process that started this one ("": it tells nothing).
+    `seed` is that of the launch, or where none holds beyond one parent, after a tilde, where its ranks meet; `host` the
+    machine's or container's name, `parent` the process that started this one ("": it tells nothing).
     """
 
     seed: str
@@ -105,13 +107,13 @@ class LaunchMark:
         """Tell whether the process of `other` is of our launch.
 
         Of another host a live one is whatever its count of restarts, on which nodes do not always agree. Without a seed
-        a live one always is, and a dead one of the same parent.
+        a live one is that meets where we do, and a dead one of the same parent.
         """
         if self.seed != other.seed:
             return False
         is_same_time = self.restarts == other.restarts
         is_beside_us = self.host == other.host and self.parent == other.parent
-        if not self.seed:
+        if self.seed.startswith(_MEETING):
             return alive or (is_beside_us and is_same_time)
         if self.host == other.host:
             return is_beside_us and is_same_time
@@ -128,10 +130,16 @@ def launch_mark(
     # What is made of the parent says no more than that does, and of Slurm's tasks each may have a shell of its own.
     is_told_by_seed, is_told_by_parent = kind not in ("", "node"), kind != "slurm"
     # A launcher that starts its processes again where they were, without counting, mostly takes another port.
-    master = f"{environ.get('MASTER_ADDR', '')}:{environ.get('MASTER_PORT', '')}"
-    return LaunchMark(
+    port = environ.get("MASTER_PORT", "")
+    master = f"{environ.get('MASTER_ADDR', '')}:{port}"
+    if is_told_by_seed:
         # torchrun counts anew when Slurm starts the job again: the sum of both may be what it was before.
-        seed=_digest(f"{seed} {restarts.slurm or 0}") if seed is not None and is_told_by_seed else "",
+        told = _digest(f"{seed} {restarts.slurm or 0}")
+    else:
+        # Not by the address, of which ranks that are started by hand may have several.
+        told = _MEETING + _digest(f"{host} {port}" if kind == "node" else port)
+    return LaunchMark(
+        seed=told,
         restarts=restarts.total,
         host=_digest(host),
         parent=_digest(f"{parent} {master}") if is_told_by_parent else "",

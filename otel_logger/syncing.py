@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -108,6 +108,13 @@ class Errand:
                 return self._send(folder, self._tell_death(folder, writer, sign))
             except OSError as error:
                 return self._result(folder, writer, {}, f"the folder cannot be read or written: {error}")
+
+    def tell(self, folder: Path, writer: WriterFile) -> None:
+        """Record the end of a dead writer that has not told it; nothing of its folder is sent."""
+        sign = last_sign(folder)
+        with suppress(NotClaimable, OSError), _held(Owner.claim(folder)):
+            tidy(folder)
+            self._tell_death(folder, writer, sign)
 
     def _tell_death(self, folder: Path, writer: WriterFile, sign: LastSign) -> WriterFile:
         try:

@@ -105,7 +105,7 @@ class Vitals:
                 end()
             except Exception as error:
                 # What is recorded is still to be sent.
-                self._ledger.warn("heartbeat", f"The end of series failed inside otel_logger: {error!r}")
+                self._ledger.warn("series", f"The end of series failed inside otel_logger: {error!r}")
 
     def stop(self) -> None:
         """Let the thread end."""

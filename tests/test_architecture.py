@@ -232,8 +232,8 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     """`import otel_logger` costs its names alone: no torch, NumPy, Composer, gRPC or OpenTelemetry SDK."""
     program = (
         "import sys, otel_logger; "
-        "print([m for m in ('torch', 'numpy', 'composer', 'grpc', 'opentelemetry.sdk', 'PIL', 'prometheus_client', 'urllib3') "
-        "if m in sys.modules])"
+        "print([m for m in ('torch', 'numpy', 'composer', 'grpc', 'opentelemetry.sdk', 'PIL', 'prometheus_client', "
+        "'urllib3') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
@@ -245,7 +245,8 @@ def test_a_logger_in_local_mode_loads_no_transport_and_no_media_library(tmp_path
     program = (
         "import sys; from otel_logger import OTelLogger; OTelLogger(run_name='x', "
         f"environ={{'OTEL_LOGGER_DIR': {str(tmp_path)!r}}}).close(); "
-        "print([m for m in ('torch', 'numpy', 'grpc', 'PIL', 'prometheus_client', 'urllib3', 'rich') if m in sys.modules])"
+        "print([m for m in ('torch', 'numpy', 'grpc', 'PIL', 'prometheus_client', 'urllib3', 'rich') "
+        "if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 

@@ -84,8 +84,8 @@ def _run(names: tuple[str, ...], timeout: float) -> Detected:
     return Detected({key: value for key, value in attributes.items() if _is_theirs(key)}, tuple(notes))
 
 
-def _is_theirs(key: object) -> bool:
-    return isinstance(key, str) and key not in _NOT_THEIRS and not key.startswith(_NOT_THEIR_NAMESPACES)
+def _is_theirs(key: str) -> bool:
+    return key not in _NOT_THEIRS and not key.startswith(_NOT_THEIR_NAMESPACES)
 
 
 class _Attempt:

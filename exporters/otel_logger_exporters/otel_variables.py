@@ -258,8 +258,8 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(
         ("OTEL_SPAN_EVENT_COUNT_LIMIT",),
         _H,
-        "events kept of a span; what `log_traces` is given beyond it is on further spans of the name, each linked to the "
-        "one before, or below 2 in log records, so that none of it is lost",
+        "events kept of a span; what `log_traces` is given beyond it is on further spans of the name, each linked to "
+        "the one before, or below 2 in log records, so that none of it is lost",
     ),
     Variable(("OTEL_SPAN_LINK_COUNT_LIMIT",), _H, "links kept of a span; an epoch has one"),
     Variable(
@@ -325,8 +325,8 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(
         ("OTEL_PYTHON_LOGGING_AUTO_INSTRUMENTATION_ENABLED",),
         _N,
-        "of the SDK's own handler, which is not used, and sends to the program's logger provider; here what the program "
-        "logs is recorded where `OTEL_LOGGER_PROGRAM_LOGS` asks for it, and twice where both are set to one endpoint",
+        "of the SDK's own handler, which is not used, and sends to the program's logger provider; here what the "
+        "program logs is recorded where `OTEL_LOGGER_PROGRAM_LOGS` asks for it, and twice where both are set to one endpoint",
     ),
     Variable(
         ("OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED",),

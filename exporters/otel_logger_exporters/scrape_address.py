@@ -94,8 +94,11 @@ def bind(address: ScrapeAddress) -> socket.socket:
         try:
             return _listening(family, kind, protocol, place)
         except OSError as error:
-            # A name may stand for an address that this machine has not, such as ::1 where there is no IPv6.
-            problem = problem if problem is not None and problem.errno == errno.EADDRINUSE else error
+            # A name may stand for an address that this machine has not, such as ::1 where there is no IPv6. But where
+            # somebody has the port at one, scrapers that go by the name would find him at the others' port too.
+            problem = error
+            if error.errno == errno.EADDRINUSE:
+                break
     raise ConfigurationError(_explained(address, problem)) from None
 
 
@@ -119,8 +122,8 @@ def _explained(address: ScrapeAddress, error: OSError | None) -> str:
     code = error.errno if error is not None else None
     if code == errno.EADDRINUSE:
         return (
-            f"the scrape endpoint cannot listen on {where} ({made_up}): another process listens there. Who starts the "
-            f"training sets {PORT_VARIABLE} to the first of as many free ports as processes run on this machine, or "
+            f"the scrape endpoint cannot listen on {where} ({made_up}): another process, or another logger of this "
+            f"one, listens there. Who starts the training sets {PORT_VARIABLE} to the first of as many free ports as processes run on this machine, or "
             "ends the process that has the port"
         )
     if code == errno.EACCES:

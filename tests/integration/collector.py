@@ -23,6 +23,7 @@ __all__ = [
     "CollectorError",
     "find_binary",
     "free_ports",
+    "free_row",
     "over_tls",
     "run_servers_tool",
 ]
@@ -216,6 +217,22 @@ def free_ports(count: int) -> tuple[int, ...]:
         for each in sockets:
             each.bind((HOST, 0))
         return tuple(each.getsockname()[1] for each in sockets)
+
+
+def free_row(count: int) -> int:
+    """The first of so many ports in a row that nothing listens on, and that stay free for a while.
+
+    They are below those that the system gives to who asks for any, as each connection does.
+    """
+    for first in range(20_000 + os.getpid() % 10_000, 32_768 - count):
+        with ExitStack() as held:
+            try:
+                for port in range(first, first + count):
+                    held.enter_context(socket.socket()).bind((HOST, port))
+            except OSError:
+                continue
+            return first
+    raise AssertionError("no port is free")
 
 
 def find_binary(server: str = "collector") -> tuple[Path | None, str]:

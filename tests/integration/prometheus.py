@@ -54,7 +54,7 @@ class Sample:
 
 
 class Prometheus:
-    """A Prometheus that scrapes `ports` of the loopback address twice a second while it is entered.
+    """A Prometheus that scrapes `ports` of the loopback address each second while it is entered.
 
     `access` is what the configuration of its job says besides: TLS, user and password.
     """
@@ -69,9 +69,9 @@ class Prometheus:
         self._process: subprocess.Popen[bytes] | None = None
         targets = [f"{HOST}:{port}" for port in ports]
         folder.mkdir(parents=True)
-        # JSON is YAML. As short as the interval may be: a scrape that is not over by then has failed.
+        # JSON is YAML.
         config = {
-            "global": {"scrape_interval": "500ms", "scrape_timeout": "500ms"},
+            "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
             "scrape_configs": [{"job_name": JOB, "static_configs": [{"targets": targets}], **(access or {})}],
         }
         (folder / "prometheus.yml").write_text(json.dumps(config), "utf-8")

@@ -97,8 +97,11 @@ def tell(received: Received, run_name: str, folder: str) -> str:
 def of_writer(
     received: Received, writer: Writer, labels: Mapping[tuple[str, str], str], normalise: Normalise
 ) -> Iterator[str]:
-    """What one writer wrote."""
+    """What one writer wrote; asserts that it says who it is alike everywhere."""
     metrics = mine(received.metrics, {writer.identifier})
+    for item in (*metrics, *mine(received.spans, {writer.identifier}), *mine(received.logs, {writer.identifier})):
+        said = {key: item.attributes[key] for key in WHO if key in item.attributes and key in item.resource}
+        assert said == {key: item.resource[key] for key in said}
     yield "resource"
     yield from (f"  {line}" for line in of_resource(received, writer, normalise))
     yield "states"
@@ -222,7 +225,7 @@ def of_metrics(metrics: Sequence[MetricPoint], normalise: Normalise) -> Iterator
 
 def of_itself(own: Sequence[Sequence[MetricPoint]], resource: Mapping[str, Any], normalise: Normalise) -> Iterator[str]:
     """What is known of the run: where it is in the end, and where the time went."""
-    spent = {True: [], False: []}  # type: dict[bool, list[str]]
+    spent: dict[bool, list[str]] = {True: [], False: []}
     parameters = []
     for points in own:
         name, attributes = points[0].name, points[0].attributes
@@ -301,7 +304,11 @@ def name_spans(spans: Iterable[Span]) -> dict[tuple[str, str], str]:
 
 
 def of_spans(spans: Iterable[Span], labels: Mapping[tuple[str, str], str], normalise: Normalise) -> Iterator[str]:
-    """The trees of spans, a trace after the other, children below what they are in, each by its start."""
+    """The trees of spans, a trace after the other, children below what they are in, each by its start.
+
+    Asserts that nothing is longer than what it is in, but for what is in the run's span, which is short, and for
+    uploads, which are done in the background.
+    """
     ordered = sorted(distinct(spans), key=lambda span: (span.start_ns, -span.end_ns))
     ids = {(span.trace_id, span.span_id) for span in ordered}
     children: dict[tuple[str, str], list[Span]] = defaultdict(list)
@@ -327,6 +334,8 @@ def of_spans(spans: Iterable[Span], labels: Mapping[tuple[str, str], str], norma
             yield f"{indent}  event {event.name}"
             yield from (f"{indent}    {line}" for line in of_long_attributes(event.attributes, normalise))
         for child in children[span.trace_id, span.span_id]:
+            assert span.start_ns <= child.start_ns <= child.end_ns
+            assert child.end_ns <= span.end_ns or span.name == names.SPAN_RUN or child.name == names.SPAN_UPLOAD
             yield from tree(child, depth + 1)
 
     for root in roots:

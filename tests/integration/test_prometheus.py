@@ -17,13 +17,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from collector import HOST, Collector, free_ports
+from collector import HOST, Collector, free_row
 from prometheus import JOB, Prometheus, Sample
-from scraped import ALIKE, ODD
 
 from otel_logger import conventions as names
 from otel_logger import read_run
 from tests.certificates import make_pair
+
+pytest.importorskip("composer", reason="mosaicml is not installed: `make test-all` installs it")
+
+from scraped import ALIKE, ODD
 
 pytestmark = [pytest.mark.composer, pytest.mark.prometheus, pytest.mark.timeout(240)]
 
@@ -312,21 +315,3 @@ def is_open(instance: str) -> bool:
     host, _, port = instance.partition(":")
     with socket.socket() as connection:
         return connection.connect_ex((host, int(port))) == 0
-
-
-def free_row(count: int) -> int:
-    """The first of so many ports in a row that are free."""
-    while True:
-        (first,) = free_ports(1)
-        if first + count > 2**16:
-            continue
-        sockets = [socket.socket() for _ in range(count)]
-        try:
-            for number, each in enumerate(sockets):
-                each.bind((HOST, first + number))
-            return first
-        except OSError:
-            continue
-        finally:
-            for each in sockets:
-                each.close()

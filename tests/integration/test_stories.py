@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 import received
-from collector import AT_ONCE, Collector, free_ports
+from collector import AT_ONCE, Collector, free_row
 from received import Received
 from story import tell
 
@@ -97,12 +97,12 @@ class Theatre:
 
     def _launch(self, story: str, scenario: str) -> int:
         torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-        ports = ",".join(map(str, free_ports(2)))
+        first = free_row(2)
         with (self.folder(story) / "printed.txt").open("wb") as printed:
             process = subprocess.Popen(
                 [*torchrun, "--max-restarts=1", str(PROGRAM), scenario, story],
                 cwd=self.folder(story),
-                env=os.environ | self._environ() | {"OMP_NUM_THREADS": "1", "STORY_PORTS": ports},
+                env=os.environ | self._environ() | {"OMP_NUM_THREADS": "1", "STORY_PORTS": f"{first},{first + 1}"},
                 stdout=printed,
                 stderr=printed,
             )

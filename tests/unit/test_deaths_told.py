@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
+from otel_logger.adopter import Adopter
 from otel_logger.deaths import REASON, last_sign, last_write, tell_death
 from otel_logger.folders import WriterFile
 from otel_logger.launch import read_launch
@@ -292,3 +293,20 @@ def test_a_folder_that_cannot_be_written_raises_nothing(tmp_path: Path) -> None:
     result = errand(tmp_path, logging.getLogger("otel_logger")).run(folder, WRITER)
     assert "the folder cannot be opened" in result.reason
     assert json.loads((folder / "writer.json").read_text())["outcome"] is None
+
+
+def test_all_deaths_are_told_before_the_first_waits_for_its_endpoint(tmp_path: Path) -> None:
+    """Where an endpoint takes nothing, what the oldest attempt has left is tried again for as long as we live."""
+    run = tmp_path / "run"
+    dead = [replace(WRITER, attempt=attempt, started_ns=START + attempt) for attempt in (1, 2)]
+    for writer in dead:
+        die(run / str(writer.attempt), frame("training.run.start", 0), writer=writer)
+    own = run / "own"
+    own.mkdir()
+    replace(WRITER, attempt=3, started_ns=START + 3).write(own)
+    launch = read_launch({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_LOGGER_DIR": str(tmp_path)}, None)
+    adopter = Adopter(launch, SystemClock(), logging.getLogger("otel_logger"))
+    adopter.start(run, own)
+    # It stops where it would wait.
+    adopter.finish(5)
+    assert ["lost", "lost"] == [(WriterFile.read(run / str(writer.attempt)) or writer).outcome for writer in dead]

@@ -1,8 +1,13 @@
 """The heartbeat records what is known at regular times, and ends every series that it began."""
 
 import logging
+import threading
+from collections.abc import Callable
 
-from otel_logger.heartbeat import LASTING_INTERVAL, Heartbeat
+import pytest
+
+from otel_logger import heartbeat
+from otel_logger.heartbeat import LASTING_INTERVAL, LOOK_BACK, Heartbeat
 from otel_logger_exporters.ledger import Ledger
 from otel_logger_exporters.measurements import Instrument, Measurement
 
@@ -14,7 +19,8 @@ class Clock:
     """A clock that is moved by hand."""
 
     def __init__(self) -> None:
-        self.now = 100.0
+        self.now = 100_000.0
+        self.lag = 0.0
 
     def monotonic(self) -> float:
         """Return the seconds of the clock."""
@@ -22,23 +28,25 @@ class Clock:
 
     def time_ns(self) -> int:
         """Return the time in nanoseconds."""
-        return round(self.now * 1e9)
+        return round((self.now - self.lag) * 1e9)
 
 
 class Body:
     """A heartbeat with what it measures and what it has recorded: per record its time and points by instrument."""
 
-    def __init__(self) -> None:
+    def __init__(self, interval: float = 3600.0) -> None:
         self.clock = Clock()
         self.ledger = Ledger(self.clock, logging.getLogger("otel_logger"))
         self.step: int | None = 1
         self.info = "a"
+        self.meanwhile: Callable[[], object] = lambda: None
         self.records: list[tuple[int, dict[str, dict]]] = []
         self.ends: list[set] = []
-        self.heartbeat = Heartbeat(self.measure, self.lasting, self.put, self.clock, self.ledger, 3600.0)
+        self.heartbeat = Heartbeat(self.measure, self.lasting, self.put, self.clock, self.ledger, interval)
 
     def measure(self) -> list[Measurement]:
         """Return the step; there is none at times, and 0 stands for a fault."""
+        self.meanwhile()
         if self.step == 0:
             raise RuntimeError("the state changes meanwhile")
         return [Measurement(STEP, {} if self.step is None else {(): self.step})]
@@ -59,9 +67,9 @@ class Body:
         return [points for _, points in self.records]
 
 
-def started() -> Body:
+def started(interval: float = 15.0) -> Body:
     """Return a body whose heartbeat has begun; its thread has not."""
-    body = Body()
+    body = Body(interval)
     body.heartbeat.start()
     return body
 
@@ -75,6 +83,77 @@ def test_it_beats_at_once_and_repeats_seldom_what_lasts() -> None:
     body.heartbeat.beat()
     whole = {"step": {(): 1}, "info": {(("key", "a"),): 1}}
     assert [whole, {"step": {(): 1}}, whole] == body.told
+
+
+@pytest.mark.parametrize("interval", [15.0, 61.0, 200.0, 300.0, 3600.0])
+def test_what_lasts_is_never_missing_for_longer_than_it_must(interval: float) -> None:
+    """A backend has forgotten it after `LOOK_BACK` seconds, also where the heart beats slowly."""
+    body = started(interval)
+    for _ in range(round(3600 / interval)):
+        body.clock.now += interval
+        body.heartbeat.beat()
+    times = [time_ns / 1e9 for time_ns, points in body.records if "info" in points]
+    assert max(after - before for before, after in zip(times, times[1:], strict=False)) <= max(LOOK_BACK, interval)
+
+
+def test_no_two_records_share_a_time_when_the_clock_is_set_back() -> None:
+    """Prometheus refuses a request with two values of one series and millisecond."""
+    body = started()
+    body.clock.lag = 3000.0
+    for _ in range(3):
+        body.clock.now += 15.0
+        body.heartbeat.beat()
+    body.heartbeat.end()
+    times = [time_ns // 1_000_000 for time_ns, _ in body.records]
+    assert 6 == len(times)
+    assert sorted(set(times)) == times
+
+
+def test_what_has_changed_is_recorded_by_the_thread() -> None:
+    """Who logs a hyperparameter waits for no beat; every value that there was is recorded, and its end."""
+    body = started()
+    for info in "bcb":
+        before, body.info = body.info, info
+        body.heartbeat.renew([Measurement(INFO, {(("key", before),): 1}, has_ended=True)])
+    assert 1 == len(body.records)
+    body.heartbeat.beat()
+    of_info = [points["info"] for points in body.told if "info" in points]
+    assert [{(("key", info),): 1} for info in "abcb"] == of_info
+    assert [{("info", (("key", info),))} for info in "abc"] == [ends for ends in body.ends if ends]
+
+
+def test_a_measurement_that_hangs_does_not_keep_the_end_waiting(monkeypatch) -> None:
+    """Nor who has something to be recorded anew; what it measures at last is recorded no more."""
+    monkeypatch.setattr(heartbeat, "PATIENCE", 0.01)
+    body = started()
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        begun.set()
+        goes_on.wait(10.0)
+
+    body.meanwhile = hang
+    thread = threading.Thread(target=body.heartbeat.beat)
+    thread.start()
+    begun.wait(10.0)
+    body.heartbeat.renew()
+    body.heartbeat.end()
+    goes_on.set()
+    thread.join()
+    assert 1 == len(body.records)
+
+
+def test_an_end_within_a_beat_is_the_last_record() -> None:
+    """A collection of garbage may close the logger while the heart beats."""
+    body = started()
+
+    def close() -> None:
+        body.meanwhile = lambda: None
+        body.heartbeat.end()
+
+    body.meanwhile = close
+    body.heartbeat.beat()
+    assert body.ends[-1]
 
 
 def test_nothing_is_recorded_before_it_starts_and_after_it_has_ended() -> None:

@@ -314,6 +314,20 @@ NEW_CASES = {
         2,
         None,
     ),
+    "a launch beside one that has restarted a run": (
+        {
+            "ranks": EIGHT[0],
+            "seed": "s",
+            "launch": mark(1),
+            "found": [
+                known("exp-1", rank=0, launch=mark(9)),
+                known("exp-1", rank=1, attempt=2, alive=True, launch=mark()),
+            ],
+        },
+        "exp-043a71",
+        1,
+        None,
+    ),
     "a rank that is opened again": (
         {"ranks": EIGHT[0], "run_id": "r", "launch": mark(), "found": [known("r", rank=0, ended=True, launch=mark())]},
         "r",

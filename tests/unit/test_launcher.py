@@ -96,13 +96,26 @@ def test_a_mark_tells_launches_apart(other, dead, alive):
 
 
 @pytest.mark.parametrize("seed", [None, "node 127.0.0.1:1 9 1"])
-@pytest.mark.parametrize(
-    ("other", "dead"), [({}, True), ({"parent": "q"}, False), ({"restarts": 1}, False), ({"host": "b"}, False)]
-)
+@pytest.mark.parametrize(("other", "dead"), [({}, True), ({"parent": "q"}, False), ({"restarts": 1}, False)])
 def test_without_a_seed_of_all_the_parent_tells_of_the_dead(seed, other, dead):
     """Who lives is of this launch, whoever has started it: each rank may have been started by hand."""
     ours, theirs = mark(seed=seed), mark(seed=seed, **other)
     assert (dead, True) == (ours.is_of(theirs, alive=False), ours.is_of(theirs, alive=True))
+
+
+@pytest.mark.parametrize(
+    ("seed", "other", "alive"),
+    [
+        (None, {"host": "b"}, True),
+        (None, {"port": "2"}, False),
+        ("node 127.0.0.1:1 9 1", {"host": "b"}, False),
+        ("node 127.0.0.1:1 9 1", {"port": "2"}, False),
+    ],
+)
+def test_without_a_seed_of_all_ranks_are_known_by_where_they_meet(seed, other, alive):
+    """Two launches of one program on one machine, or each on one of its own, are two runs."""
+    ours, theirs = mark(seed=seed), mark(seed=seed, **other)
+    assert (False, alive) == (ours.is_of(theirs, alive=False), ours.is_of(theirs, alive=True))
 
 
 def test_tasks_of_slurm_may_each_have_a_shell():

@@ -138,3 +138,15 @@ def test_spans_that_name_a_phase_count_to_it(tmp_path: Path) -> None:
     assert 1 == first[names.STATE, "evaluating"]
     assert 0 < first[names.PHASE_TIME, "eval"] < last[names.PHASE_TIME, "eval"]
     assert {0.0} == {last[names.PHASE_TIME, phase] for phase in ("data", "compute", "checkpoint")}
+
+
+def test_what_cannot_be_encoded_costs_neither_the_other_series_nor_the_end(tmp_path: Path, caplog) -> None:
+    """A count beyond 64 bits is no number of OTLP; it is told, and everything recorded is stored and sent as ever."""
+    timestamp = SimpleNamespace(batch=SimpleNamespace(value=1), epoch=SimpleNamespace(value=2**70))
+    log = logger(tmp_path)
+    log.init(SimpleNamespace(run_name="r", timestamp=timestamp), None)
+    log.log_metrics({"loss": 0.5})
+    log.close()
+    assert None is beats(log.run_dir)[-1]["loss", "loss"]
+    assert {} == log.stats().dropped
+    assert any("The end of series failed inside otel_logger" in message for message in caplog.messages)

@@ -90,6 +90,22 @@ def test_a_named_logger_under_a_trainer_waits_for_its_checkpoint(tmp_path: Path)
     assert ("digits-abc123", 2) == (log.run_id, log.state_dict()["attempt"])
 
 
+@pytest.mark.parametrize(("attempt", "expected"), [(10**30, 2**31 + 1), (-7, 1)])
+def test_a_checkpoint_that_is_damaged_costs_no_run(
+    make: Callable[..., OTelLogger], attempt: int, expected: int
+) -> None:
+    """The run goes on, and has an attempt that can be sent and read."""
+    log = make(run_name=None)
+    log.init(trainer_state("digits"), None)
+    log.load_state_dict({"run_id": "digits-abc123", "run_name": "digits", "attempt": attempt})
+    log.fit_start(trainer_state("digits"), None)
+    log.close()
+
+    assert log.run_dir is not None
+    assert [expected] == [writer["attempt"] for writer in read_run(log.run_dir).writers]
+    assert expected == events(log, "training.run.end")[0]["attributes"]["training.run.attempt"]
+
+
 @pytest.mark.parametrize("name", ["..", "a/b/../../c", " ", "x" * 300, "ünï ☃", "../../etc/passwd"])
 def test_any_run_name_has_a_folder_below_the_folder_of_runs(
     make: Callable[..., OTelLogger], tmp_path: Path, name: str

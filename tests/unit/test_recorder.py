@@ -285,6 +285,17 @@ def test_late_numbers_have_the_time_and_step_of_their_call(case):
     assert [Row(("a",), (1.0,), START, 1), Row(("b", "c"), (2.0, 2**53 + 1), START - 5 * MS, None)] == case.rows()
 
 
+def test_the_last_step_is_that_of_the_last_call(case):
+    """Not the one of an earlier call, whose values were read from a device since; nor does it need the disk."""
+    case.recorder.record({"a": 1.0}, 10)
+    last_ns = case.recorder.last_step_ns
+    case.recorder.record_late({"b": 2.0}, last_ns - 5 * MS, 9)
+    assert (10, last_ns) == (case.recorder.last_step, case.recorder.last_step_ns)
+    case.journal.close()
+    case.recorder.record({"a": 1.0}, 11)
+    assert 11 == case.recorder.last_step
+
+
 def test_excluded_keys_are_counted_and_nothing_else(tmp_path):
     """Keys that match a pattern are neither recorded nor handed on; the others are as without patterns."""
     case = _Case(tmp_path / "journal", exclude=("l2_norm/*", "*/Max", "7"))

@@ -77,10 +77,20 @@ def test_a_port_that_is_taken_is_told_with_who_changes_what():
         with pytest.raises(ConfigurationError) as caught:
             bind(ScrapeAddress("127.0.0.1", port - 1).of_rank(1))
     assert (
-        f"the scrape endpoint cannot listen on 127.0.0.1:{port} ({PORT}={port - 1} + local rank 1): another process "
-        f"listens there. Who starts the training sets {PORT} to the first of as many free ports as processes run on "
+        f"the scrape endpoint cannot listen on 127.0.0.1:{port} ({PORT}={port - 1} + local rank 1): another process, "
+        f"or another logger of this one, listens there. Who starts the training sets {PORT} to the first of as many free ports as processes run on "
         "this machine, or ends the process that has the port"
     ) == str(caught.value)
+
+
+def test_a_port_that_is_taken_at_one_address_of_a_name_is_taken(monkeypatch):
+    """Of two processes with one port, each at another address of `localhost`, scrapers would find but one."""
+    with bind(ScrapeAddress("127.0.0.1", 0)) as taken:
+        places = [("127.0.0.1", taken.getsockname()[1]), ("127.0.0.2", taken.getsockname()[1])]
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", place) for place in places]
+        monkeypatch.setattr(scrape_address.socket, "getaddrinfo", lambda *_, **__: found)
+        with pytest.raises(ConfigurationError, match="listens there"):
+            bind(ScrapeAddress("localhost", taken.getsockname()[1])).close()
 
 
 def test_an_address_of_another_machine_is_told():

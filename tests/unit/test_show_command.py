@@ -139,6 +139,17 @@ def test_what_is_no_run_is_said_with_the_remedy(
     assert said in result.stderr
 
 
+def test_a_run_that_never_had_an_id_is_found_by_what_is_said(tmp_path: Path) -> None:
+    """The path that is given for an example of a run is one that can be shown, a level deeper too."""
+    folder = tmp_path / ".starting" / "a1"
+    folder.mkdir(parents=True)
+    WriterFile("abcdef", 5).write(folder)
+    result = invoke(tmp_path, str(tmp_path))
+
+    assert str(folder) in "".join(result.stderr.split())
+    assert 0 == invoke(tmp_path, str(folder)).exit_code
+
+
 def test_damage_is_told_with_its_bytes(tmp_path: Path) -> None:
     """A segment that cannot be read to its end is named."""
     folder = only_writer(record(tmp_path))

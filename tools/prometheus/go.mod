@@ -1,8 +1,10 @@
 // What `tools/servers.py prometheus` builds: Prometheus with promtool, by a module of our own, because `go install` refuses
 // a module that replaces or excludes others, as Prometheus' does.
 //
-// To change the version: set it in `require`, take over the `replace` of its go.mod, and let Go complete the rest with
-//   go build -mod=mod -tags remove_all_sd github.com/prometheus/prometheus/cmd/...
+// To change the version: set it in `require`, and as Prometheus' own (3.14.0 for v0.314.0) in tools/servers.py; take over
+// the `replace` of its go.mod; then let Go complete the rest, here and in go.sum, in this folder:
+//   go build -mod=mod -tags remove_all_sd -o /dev/null github.com/prometheus/prometheus/cmd/prometheus
+//   go build -mod=mod -tags remove_all_sd -o /dev/null github.com/prometheus/prometheus/cmd/promtool
 module servers/prometheus
 
 go 1.26.0
