@@ -123,7 +123,8 @@ def _explained(address: ScrapeAddress, error: OSError | None) -> str:
     if code == errno.EADDRINUSE:
         return (
             f"the scrape endpoint cannot listen on {where} ({made_up}): another process, or another logger of this "
-            f"one, listens there. Who starts the training sets {PORT_VARIABLE} to the first of as many free ports as processes run on this machine, or "
+            f"one, listens there. Who starts the training sets {PORT_VARIABLE} to the first of as many free ports as "
+            "processes run on this machine, or "
             "ends the process that has the port"
         )
     if code == errno.EACCES:
