@@ -78,9 +78,8 @@ def test_a_port_that_is_taken_is_told_with_who_changes_what():
             bind(ScrapeAddress("127.0.0.1", port - 1).of_rank(1))
     assert (
         f"the scrape endpoint cannot listen on 127.0.0.1:{port} ({PORT}={port - 1} + local rank 1): another process, "
-        f"or another logger of this one, listens there. Who starts the training sets {PORT} to the first of as many free ports as "
-        "processes run on "
-        "this machine, or ends the process that has the port"
+        f"or another logger of this one, listens there. Who starts the training sets {PORT} to the first of as many "
+        "free ports as processes run on this machine, or ends the process that has the port"
     ) == str(caught.value)
 
 
