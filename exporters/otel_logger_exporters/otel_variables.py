@@ -326,7 +326,8 @@ VARIABLES: tuple[Variable, ...] = (
         ("OTEL_PYTHON_LOGGING_AUTO_INSTRUMENTATION_ENABLED",),
         _N,
         "of the SDK's own handler, which is not used, and sends to the program's logger provider; here what the "
-        "program logs is recorded where `OTEL_LOGGER_PROGRAM_LOGS` asks for it, and twice where both are set to one endpoint",
+        "program logs is recorded where `OTEL_LOGGER_PROGRAM_LOGS` asks for it, and twice where both are set to one "
+        "endpoint",
     ),
     Variable(
         ("OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED",),
