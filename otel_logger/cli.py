@@ -72,8 +72,8 @@ def sync(
 ) -> None:
     """Send what runs that have ended left on disk, to OTEL_EXPORTER_OTLP_ENDPOINT.
 
-    Sends nothing twice: what has been acknowledged is marked. Runs that were kept without an endpoint stay where they
-    are. A run that is still going on is refused; it sends by itself.
+    Sends nothing twice: what has been acknowledged is marked. What was kept without an endpoint is sent too, and stays
+    on disk. A run that is still going on is refused; it sends by itself.
 
     Exits with 1 and the reason when something stays.
     """

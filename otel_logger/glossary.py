@@ -91,7 +91,7 @@ METRICS: Final = (
         names.POSITION_STEP,
         names.STEP_UNIT,
         _A_PROCESS,
-        "where the trainer is: batches done",
+        "where the training is: batches done; without a trainer the last step that was logged",
         synonym="`nv.dl.training.step`, an attribute there",
     ),
     _gauge(names.POSITION_EPOCH, "{epoch}", _A_PROCESS, "where the trainer is: epochs done"),

@@ -5,7 +5,6 @@ Nothing here installs anything; see `log_hooks`.
 
 import logging
 import os
-import re
 import sys
 import threading
 import weakref
@@ -18,7 +17,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from otel_logger import conventions as names
 from otel_logger.exceptions import exception_attributes
 from otel_logger.hyperparameters import attribute
-from otel_logger.redaction import REDACTED, Redactor
+from otel_logger.redaction import Redactor
 from otel_logger.values import LONGEST_TEXT, is_device_tensor, key_text, plain, text
 from otel_logger_exporters.items import Severity
 from otel_logger_exporters.ledger import Ledger
@@ -44,10 +43,6 @@ _KNOWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {
 _RESERVED: Final = ("training.", "otel_logger.", "code.", "exception.", "log.record.", "process.", "thread.")
 
 _PLAIN: Final = (str, bool, int, float, list, tuple, dict)
-
-_KEY = re.compile(r"""(?<![\w.\-])([\w.\-]{1,128})["']?\s?[=:]\s?""")
-_VALUE = re.compile(r"""["']?(?:(?:[Bb]earer|[Bb]asic)\s)?([^\s"',;&(){}\[\]]+)""")
-"""A key and its value in free text: `key=value`, `key: value`, `"key": "value"`, `Authorization: Bearer value`."""
 
 
 class Emit(Protocol):
@@ -141,21 +136,6 @@ class ProgramLogs:
             is_minor=True,
         )
 
-    def redact(self, value: str) -> str:
-        """Return free text without secrets: `[redacted]` if it looks like one, else with those that it names replaced.
-
-        Named is what follows a key that names a secret: `password=...`, `"api_key": "..."`.
-        """
-        if (redacted := self._redactor.redact("", value)) != value:
-            return str(redacted)
-        parts, done = [], 0
-        for key in _KEY.finditer(value):
-            is_secret = key.end() >= done and self._redactor.redact(key[1], "value") == REDACTED
-            if is_secret and (secret := _VALUE.match(value, key.end())) is not None:
-                parts += [value[done : secret.start(1)], REDACTED]
-                done = secret.end()
-        return "".join([*parts, value[done:]])
-
     def _body(self, record: logging.LogRecord) -> Any:
         message = record.msg
         if not isinstance(message, str) and not record.args:
@@ -167,7 +147,7 @@ class ProgramLogs:
 
     def _free(self, message: str) -> str:
         # Cut twice: the rules are to see a secret whole, but not megabytes.
-        redacted = self.redact(text(message[: 2 * LONGEST_TEXT]))
+        redacted = self._redactor.redact_text(text(message[: 2 * LONGEST_TEXT]))
         if len(message) <= LONGEST_TEXT:
             return redacted
         return f"{redacted[:LONGEST_TEXT]}… ({len(message)} characters)"
@@ -188,7 +168,7 @@ class ProgramLogs:
             attributes[names.CODE_STACKTRACE] = self._free(str(record.stack_info))
         error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
         if error is not None:
-            attributes |= exception_attributes(error, self.redact)
+            attributes |= exception_attributes(error, self._redactor.redact_text)
         elif record.exc_text:
             attributes[names.EXCEPTION_STACKTRACE] = self._free(str(record.exc_text))
         return attributes | self._extras(record)

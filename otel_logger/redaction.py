@@ -62,6 +62,10 @@ _MARKS = ("://", "hf_", "gho_", "ghp_", "ghr_", "ghs_", "ghu_", "github_pat_", "
 _LONGEST_KEY = 128
 """Characters at the end of a key that are looked at for the words of a secret."""
 
+_KEY = re.compile(r"""(?<![\w.\-])([\w.\-]{1,128})["']?\s?[=:]\s?""")
+_VALUE = re.compile(r"""["']?(?:(?:[Bb]earer|[Bb]asic)\s)?([^\s"',;&(){}\[\]]+)""")
+"""A key and its value in free text: `key=value`, `key: value`, `"key": "value"`, `Authorization: Bearer value`."""
+
 
 class Redactor:
     """Replaces secrets among hyperparameters by `[redacted]`.
@@ -89,6 +93,21 @@ class Redactor:
         if isinstance(value, (str, bytes)) and self._is_secret(key, value):
             return REDACTED
         return value
+
+    def redact_text(self, value: str) -> str:
+        """Return free text without secrets: `[redacted]` if it looks like one, else with those that it names replaced.
+
+        Named is what follows a key that names a secret: `password=...`, `"api_key": "..."`.
+        """
+        if (redacted := self.redact("", value)) != value:
+            return str(redacted)
+        parts, done = [], 0
+        for key in _KEY.finditer(value):
+            is_secret = key.end() >= done and self.redact(key[1], "value") == REDACTED
+            if is_secret and (secret := _VALUE.match(value, key.end())) is not None:
+                parts += [value[done : secret.start(1)], REDACTED]
+                done = secret.end()
+        return "".join([*parts, value[done:]])
 
     def _is_secret(self, key: str, value: str | bytes) -> bool:
         if self._allow and _matches(key, self._allow):

@@ -153,7 +153,7 @@ class Writer:
             # Where no spans are recorded, what `log_traces` gets must not be put on any.
             launch.sampler if self.outbox.journal(Signal.TRACES) is not None else ALWAYS_OFF,
             most_events=launch.limits.events,
-            redact=self._redact_text,
+            redact=self._redactor.redact_text,
         )
         self._events = EventLog(
             self.outbox,
@@ -324,7 +324,7 @@ class Writer:
                 return
             self._finished = True
             now = self._clock.time_ns()
-            reason = self._redactor.redact("", reason)
+            reason = None if reason is None else self._redactor.redact_text(reason)
             failed = outcome == names.OUTCOME_FAILED
             # Nor has a fit come to its end that left no exception behind; but who was told to stop did not fail.
             is_cut = failed or (outcome == names.OUTCOME_INTERRUPTED and error is None)
@@ -338,7 +338,7 @@ class Writer:
             if reason is not None:
                 attributes[names.RUN_REASON] = reason
             if failed and error is not None:
-                attributes |= exception_attributes(error, self._redact_text)
+                attributes |= exception_attributes(error, self._redactor.redact_text)
             self.emit(
                 names.EVENT_RUN_END,
                 attributes,
@@ -391,9 +391,6 @@ class Writer:
     def _record_late(self, metrics: Mapping[str, float | int], time_ns: int, step: int | None) -> None:
         if self._recorder is not None:
             self._recorder.record_late(metrics, time_ns, step)
-
-    def _redact_text(self, value: str) -> str:
-        return str(self._redactor.redact("", value))
 
     def _take_span(self, span: ReadableSpan) -> int:
         try:

@@ -91,13 +91,15 @@ def families_of(measurements: Iterable[Measurement]) -> list[Family]:
         if measurement.points and not measurement.has_ended:
             name = prometheus_name(measurement.instrument)
             groups.setdefault(name, _Group()).add(measurement.instrument, measurement.points)
+    # The first of the names of a counter is `x`, also of one `x_created_total`.
+    bases = {name.removesuffix(COUNTER_SUFFIX) for name, group in groups.items() if group.kind() is FamilyKind.COUNTER}
     taken = {*groups, TARGET_INFO, TARGET_INFO.removesuffix("_info")}
     families = []
     for name, group in groups.items():
         metrics = tuple(dict.fromkeys(instrument.name for instrument in group.instruments))
         family = Family(name, group.kind(), tuple(group.samples()), metrics)
         base = name.removesuffix(COUNTER_SUFFIX)
-        if family.kind is FamilyKind.COUNTER and taken & {base, f"{base}_created"}:
+        if family.kind is FamilyKind.COUNTER and (taken & {base, f"{base}_created"} or f"{base}_created" in bases):
             family = replace(family, kind=FamilyKind.UNKNOWN)
         families.append(family)
     return families

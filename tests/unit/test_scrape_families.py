@@ -94,6 +94,7 @@ MEASUREMENTS = st.lists(
 
 @settings(max_examples=40, deadline=None)
 @given(MEASUREMENTS)
+@example([Measurement(Instrument(name, "", is_sum=True), {(): 0.0}) for name in ("a.b", "a.b.created")])
 def test_no_mixture_of_kinds_and_names_loses_a_value_or_breaks_the_page(measurements):
     """As many values come out as went in, the same ones, whatever metrics share a name or a label."""
     recorded = sorted(repr(float(value)) for m in measurements for value in m.points.values())
