@@ -174,7 +174,8 @@ class Destination(TrainerEvents):
     def flush(self, timeout: float = 10.0) -> bool:
         """Store and send everything recorded so far, within `timeout` seconds; return whether nothing is left.
 
-        Metrics and spans are not sent before the first metric, or under a trainer the beginning of the fit.
+        Metrics and spans are not sent before the first metric, or under a trainer the beginning of a fit, evaluation or
+        prediction.
         """
         session = self._active(0)
         return session is None or bool(session.guard(session.flush, timeout))

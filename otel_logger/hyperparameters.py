@@ -103,7 +103,9 @@ class HyperparameterSet:
         if (items := _items(hyperparameters)) is None:
             kind = type(hyperparameters).__name__
             self._ledger.drop(
-                "hyperparameters", 1, f"Hyperparameters come as a dict, a namespace or a dataclass: a {kind} is lost"
+                "hyperparameters",
+                1,
+                f"Hyperparameters come as a dict, a namespace or a dataclass: one of type {kind} is lost",
             )
             return {}
         cut: list[None] = []

@@ -10,7 +10,7 @@ __all__ = ["OTelLogger"]
 
 
 class OTelLogger(Destination, LoggerDestination):
-    """Records a training run: metrics, hyperparameters and traces, sent by OTLP; images, tables and files, stored.
+    """Records a training run: metrics, hyperparameters, traces, spans, sent by OTLP; images, tables and files, stored.
 
     Sent to OTEL_EXPORTER_OTLP_ENDPOINT where that is set, else kept in the folder OTEL_LOGGER_DIR (./otel_logs).
     Images, tables and files are in the run's folder, or in OTEL_LOGGER_BLOB_STORE, and log records link to them::

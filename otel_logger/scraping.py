@@ -50,7 +50,9 @@ def scraped_at(endpoint: "ScrapeEndpoint | None", launch: Launch) -> str | None:
     """Return where this process is scraped, and the others of this machine; None where it is not."""
     if endpoint is None or launch.ranks.local_world_size == 1:
         return endpoint.url if endpoint is not None else None
-    return f"{endpoint.url}, further local ranks at the ports after it"
+    base = launch.routes.scrape.base if launch.routes.scrape is not None else 0
+    others = "the ports after it" if base else "free ports that are not told"
+    return f"{endpoint.url}, further local ranks at {others}"
 
 
 def scrape_security(settings: Settings) -> "ScrapeSecurity":

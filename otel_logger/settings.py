@@ -53,7 +53,7 @@ class Settings:
     run_id, run_name: identity, where the arguments of `OTelLogger` do not give it.
     parent_run_id: id of the run that this one, a new one, is a fork of.
     ranks: who sends metrics, hyperparameters, traces, images and tables: rank `zero`, one per `node`, `all`. Files,
-        start and end are sent by every rank.
+        start and end, liveness and program logs are sent by every rank.
     durability: `call` gives what is recorded to the operating system in the call, so that a killed process does not
         lose it, where the folder is on a file system that allows it without a wait or a risk (ext4, XFS, tmpfs);
         elsewhere, and with `interval`, it is written every 200 ms.

@@ -95,7 +95,7 @@ class TrainerEvents(ABC):
         self._follow("eval_after_all", state)
 
     def eval_standalone_start(self, state: Any, logger: Any) -> None:
-        """Take note that evaluations begin outside a fit."""
+        """Bind the resource, and take note that evaluations begin outside a fit."""
         self._follow("eval_standalone_start", state)
 
     def eval_standalone_end(self, state: Any, logger: Any) -> None:
@@ -111,7 +111,7 @@ class TrainerEvents(ABC):
         self._follow("eval_end", state)
 
     def predict_start(self, state: Any, logger: Any) -> None:
-        """Begin the span of a prediction."""
+        """Bind the resource, and begin the span of a prediction."""
         self._follow("predict_start", state)
 
     def predict_end(self, state: Any, logger: Any) -> None:

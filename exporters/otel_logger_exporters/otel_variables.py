@@ -261,7 +261,11 @@ VARIABLES: tuple[Variable, ...] = (
         "events kept of a span; what `log_traces` is given beyond it is on further spans of the name, each linked to "
         "the one before, or below 2 in log records, so that none of it is lost",
     ),
-    Variable(("OTEL_SPAN_LINK_COUNT_LIMIT",), _H, "links kept of a span; an epoch has one"),
+    Variable(
+        ("OTEL_SPAN_LINK_COUNT_LIMIT",),
+        _H,
+        "links kept of a span; an epoch has two: to the fit, and to the epoch before",
+    ),
     Variable(
         ("OTEL_LOG_LEVEL",),
         _N,
@@ -273,7 +277,8 @@ VARIABLES: tuple[Variable, ...] = (
             "OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION",
         ),
         _N,
-        "all metrics are gauges, which have no temporality, and none is a histogram",
+        "what is logged becomes gauges, which have no temporality; sums, all of our own, are cumulative; none is a "
+        "histogram",
     ),
     Variable(("OTEL_METRICS_EXEMPLAR_FILTER",), _N, "every value is a point of its own; there are no exemplars"),
     Variable(

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import os
 import pickle
+import re
 import signal
 import socket
 import ssl
@@ -123,6 +124,21 @@ def test_the_start_line_tells_where_the_other_ranks_are(
 
     where = f"metrics scraped at http://127.0.0.1:{port}/metrics, further local ranks at the ports after it\n"
     assert where in capfd.readouterr().err
+
+
+def test_of_ports_that_are_any_the_start_line_tells_its_own(make: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    """Those of further ranks are no neighbours then."""
+    make(
+        RANK="0",
+        LOCAL_RANK="0",
+        WORLD_SIZE="2",
+        LOCAL_WORLD_SIZE="2",
+        OTEL_LOGGER_RUN_ID="r",
+        OTEL_EXPORTER_PROMETHEUS_PORT="0",
+    )
+
+    line = r"scraped at http://127\.0\.0\.1:[1-9]\d+/metrics, further local ranks at free ports that are not told\n"
+    assert re.search(line, capfd.readouterr().err) is not None
 
 
 def test_metrics_that_are_sent_are_scraped_too(make: Any, port: int) -> None:

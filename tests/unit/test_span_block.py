@@ -244,3 +244,21 @@ def test_secrets_of_exceptions_and_attributes_are_replaced(make: Callable[..., O
 
     assert "hunter2" not in repr(spans(log))
     assert ["exception"] == [event["name"] for event in spans(log)[0]["events"]]
+
+
+def test_secrets_that_an_exception_names_are_replaced(make: Callable[..., OTelLogger]) -> None:
+    """Its message is free text: what follows `password=` is on no span and in no reason; the rest stays to be read."""
+
+    def work(log: OTelLogger) -> None:
+        with log, log.span("work"):
+            raise ValueError("no login with " + "password=hunter2 as joe")
+
+    log = make()
+    with pytest.raises(ValueError, match="hunter2"):
+        work(log)
+
+    (end,) = [event for event in read_run(log.run_dir).events if event["name"] == "training.run.end"]
+    expected = "no login with password=[redacted] as joe"
+    assert [expected] == [event["attributes"]["exception.message"] for event in spans(log)[0]["events"]]
+    assert f"ValueError: {expected}" == end["attributes"]["training.run.reason"]
+    assert "password=hunter2" not in repr([spans(log), end])
