@@ -62,7 +62,7 @@ _MARKS = ("://", "hf_", "gho_", "ghp_", "ghr_", "ghs_", "ghu_", "github_pat_", "
 _LONGEST_KEY = 128
 """Characters at the end of a key that are looked at for the words of a secret."""
 
-_KEY = re.compile(r"""(?<![\w.\-])([\w.\-]{1,128})["']?\s?[=:]\s?""")
+_KEY = re.compile(r"""(?<![\w.\-])([\w.\-]{1,128})["']?\s?[=:](?!=)\s?""")
 _VALUE = re.compile(r"""["']?(?:(?:[Bb]earer|[Bb]asic)\s)?([^\s"',;&(){}\[\]]+)""")
 """A key and its value in free text: `key=value`, `key: value`, `"key": "value"`, `Authorization: Bearer value`."""
 

@@ -268,3 +268,20 @@ def texts(data):
     if isinstance(data, list):
         return [text for item in data for text in texts(item)]
     return [data] if isinstance(data, (str, bytes)) else []
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ("cannot log in: password=hunter2, user=x", "cannot log in: password=[redacted], user=x"),
+        ("password: hunter2", "password: [redacted]"),
+        ('{"api_key": "abc", "lr": 0.1}', '{"api_key": "[redacted]", "lr": 0.1}'),
+        ("Authorization: Bearer abc.def", "Authorization: Bearer [redacted]"),
+        ("max_tokens=5 pad_token=<pad> tokenizer: gpt2", "max_tokens=5 pad_token=<pad> tokenizer: gpt2"),
+        ("if token == other: return", "if token == other: return"),
+        ("no token", "no token"),
+    ],
+)
+def test_in_free_text_what_a_key_names_is_replaced(told: str, shown: str) -> None:
+    """The rest of an exception's message or of a program's log line stays readable."""
+    assert shown == Redactor().redact_text(told)
