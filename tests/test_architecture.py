@@ -17,6 +17,7 @@ EXPORTERS = [
     {
         "",
         "answers",
+        "any_values",
         "blob_files",
         "blob_meta",
         "blob_names",

@@ -6,18 +6,17 @@ The SDK's own way of running them waits for one that hangs for ever, also when i
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any
 
-from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.resources import Resource
 
 from otel_logger_exporters.clock import SystemClock
 from otel_logger_exporters.envvars import read_list
 
-__all__ = ["Detected", "detect", "without_detectors"]
+__all__ = ["Detected", "detect"]
 
 _VARIABLE = "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS"
 _GROUP = "opentelemetry_resource_detector"
@@ -117,24 +116,3 @@ class _Attempt:
         except BaseException as error:
             # Also one that exits: it would end this thread without a word.
             self.problem = f"fails: {error!r}"
-
-
-@contextmanager
-def without_detectors() -> Iterator[None]:
-    """Keep `Resource.create` from running detectors in this thread, for the import of modules that call it.
-
-    `opentelemetry.sdk._logs` does when it is imported. A detector that hangs would hang the import, and so the program.
-    """
-    create = Resource.create
-    present = threading.get_ident()
-
-    def create_without(attributes: Any = None, schema_url: str | None = None) -> Resource:
-        if threading.get_ident() != present:
-            return create(attributes, schema_url)
-        return OTELResourceDetector().detect().merge(Resource(attributes or {}, schema_url))
-
-    Resource.create = staticmethod(create_without)  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        Resource.create = staticmethod(create)  # type: ignore[method-assign]

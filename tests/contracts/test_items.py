@@ -1,4 +1,4 @@
-"""What items.py needs of the encoders of OpenTelemetry's own OTLP exporters, one of which has an underscored path.
+"""What is recorded as OTLP, and what items.py needs of the encoder of spans of OpenTelemetry's own OTLP exporters.
 
 The expected messages are written down here by hand, so that a release that encodes otherwise is seen.
 """
