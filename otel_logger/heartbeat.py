@@ -24,7 +24,7 @@ PATIENCE: Final = 1.0
 
 
 class Heartbeat:
-    """Records measurements at once when it starts and then every `interval` seconds, in a thread of its own.
+    """Records measurements when it starts and then every `interval` seconds, in a thread of its own.
 
     So it goes on when the training hangs. `measure` returns those of each beat, `lasting` those that seldom change,
     which are recorded every `LASTING_INTERVAL` seconds; `put` records measurements with their time. Thread-safe.
@@ -60,10 +60,9 @@ class Heartbeat:
         self._upkeep.start()
 
     def start(self) -> None:
-        """Begin, with the first beat at once."""
-        with self._lock:
-            self._is_beating = True
-            self.beat()
+        """Begin, with a beat as soon as the thread comes to it: the caller is the training's first call."""
+        self._is_beating = True
+        self._upkeep.wake()
 
     def beat(self) -> None:
         """Record what is known now, unless the heartbeat has not begun or has ended; never raises."""

@@ -45,7 +45,7 @@ PATIENCE_SECONDS = 30.0
 POLL_SECONDS = 0.01
 
 STATE_CHANGES = frozenset(
-    {"fit_start", "fit_end", "eval_start", "eval_end", "predict_start", "predict_end"}
+    {"fit_start", "fit_end", "eval_standalone_start", "eval_start", "eval_end", "predict_start", "predict_end"}
     | {"batch_checkpoint", "epoch_checkpoint"}
 )
 """The events at which the state of a run may change. It does so too where a checkpoint begins, which is no event."""

@@ -69,9 +69,10 @@ class Body:
 
 
 def started(interval: float = 15.0) -> Body:
-    """Return a body whose heartbeat has begun; its thread has not."""
+    """Return a body whose heart has beaten once; its thread has not begun."""
     body = Body(interval)
     body.heartbeat.start()
+    body.heartbeat.beat()
     return body
 
 

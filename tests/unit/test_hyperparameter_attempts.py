@@ -3,6 +3,7 @@
 import gc
 import json
 import logging
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -190,11 +191,19 @@ def test_logging_them_touches_no_disk(make: Make) -> None:
     assert {"warm": 1, "lr": 0.2} == json.loads(files(log)[0].read_text())["values"]
 
 
-def test_points_follow_the_values(attempt: Callable[..., OTelLogger]) -> None:
+def test_points_follow_the_values(make: Make) -> None:
     """Each hyperparameter is a point from the binding on; that of a changed value ends when the new one is there."""
-    log = attempt({"lr": 0.1, "token": "hunter2"}, {"lr": 0.2})
+    log = make(run_id="run-1")
+    log.log_hyperparameters({"lr": 0.1, "token": "hunter2"})
+    log.log_metrics({"loss": 1.0}, 1)
     assert log.run_dir is not None
     (folder,) = log.run_dir.glob("0-1-*")
+    deadline = time.monotonic() + 5
+    while not info(folder):
+        assert time.monotonic() < deadline, "no heartbeat has come"
+        time.sleep(0.002)
+    log.log_hyperparameters({"lr": 0.2})
+    log.close()
 
     assert [
         ("lr", "0.1", True),

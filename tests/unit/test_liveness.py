@@ -26,6 +26,15 @@ def beats(folder: Path) -> list[dict[tuple, float | int | None]]:
     return found
 
 
+def first_beat(log: OTelLogger) -> dict[tuple, float | int | None]:
+    """Return the first beat, once it has come: soon, and not with the interval."""
+    deadline = time.monotonic() + 5
+    while not (found := beats(log.run_dir)):
+        assert time.monotonic() < deadline, "no heartbeat has come"
+        time.sleep(0.002)
+    return found[0]
+
+
 def values(message: ScopeMetrics) -> dict[tuple, float | int | None]:
     """Return the points of a message by name and attributes."""
     found = {}
@@ -46,10 +55,12 @@ def test_a_plain_loop_tells_its_step_and_when_it_came(tmp_path: Path) -> None:
     """The first value begins the training; the last step stands in the last beat."""
     before = time.time()
     with logger(tmp_path) as log:
-        for step in range(5):
+        log.log_metrics({"loss": 0.5}, step=0)
+        first = first_beat(log)
+        for step in range(1, 5):
             log.log_metrics({"loss": 0.5}, step=step)
         run = log.run_dir
-    first, *_, last, _, _ = beats(run)
+    *_, last, _, _ = beats(run)
     assert 1 == first[names.STATE, "training"]
     assert 0 == first[names.POSITION_STEP,]
     assert 4 == last[names.POSITION_STEP,]
@@ -94,10 +105,11 @@ def test_a_trainer_tells_epoch_progress_and_phase(tmp_path: Path) -> None:
     log = logger(tmp_path)
     log.init(state, None)
     log.run_event("fit_start", state, None)
+    first = first_beat(log)
     log.run_event("batch_end", state, None)
     log.log_metrics({"loss": 0.5}, step=3)
     log.close()
-    first, *_, last, _, _ = beats(log.run_dir)
+    *_, last, _, _ = beats(log.run_dir)
     assert 1 == first[names.STATE, "training"]
     assert (names.LAST_STEP_TIMESTAMP,) not in first
     assert (8, 2, 0.25) == tuple(last[n,] for n in (names.POSITION_STEP, names.POSITION_EPOCH, names.PROGRESS))
@@ -131,10 +143,11 @@ def test_spans_that_name_a_phase_count_to_it(tmp_path: Path) -> None:
     log = logger(tmp_path)
     with log.span("validate", **{names.PHASE: "eval"}):
         log.log_metrics({"loss": 0.5}, step=0)
+        first = first_beat(log)
         with log.span("inner", **{names.PHASE: "no such phase"}):
             pass
     log.close()
-    first, *_, last, _, _ = beats(log.run_dir)
+    *_, last, _, _ = beats(log.run_dir)
     assert 1 == first[names.STATE, "evaluating"]
     assert 0 < first[names.PHASE_TIME, "eval"] < last[names.PHASE_TIME, "eval"]
     assert {0.0} == {last[names.PHASE_TIME, phase] for phase in ("data", "compute", "checkpoint")}
