@@ -19,10 +19,10 @@ from otel_logger_exporters.limits import Limits
 from otel_logger_exporters.owner_folder import LOCK_NAME, open_file
 from otel_logger_exporters.owner_record import OwnerRecord
 from otel_logger_exporters.payloads import Frame
-from otel_logger_exporters.postscript import add_postscript, newest_segments
+from otel_logger_exporters.postscript import add_postscript
 from otel_logger_exporters.records import Kind
 from otel_logger_exporters.rows import time_and_step
-from otel_logger_exporters.segments import segments_of
+from otel_logger_exporters.segments import newest_segments, segments_of
 from otel_logger_exporters.signals import Signal
 
 __all__ = ["LastSign", "last_sign", "last_write", "tell_death"]

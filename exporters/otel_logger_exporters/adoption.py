@@ -12,7 +12,7 @@ from otel_logger_exporters.journal_reader import end_of_segment
 from otel_logger_exporters.lane import Lane, Progress
 from otel_logger_exporters.payloads import ResourceRecord, unpack_hyperparameters
 from otel_logger_exporters.records import Kind
-from otel_logger_exporters.segments import is_begun, read_segment, segments_of
+from otel_logger_exporters.segments import is_begun, newest_segments, segments_of
 from otel_logger_exporters.signals import Signal
 
 __all__ = ["Legacy", "deliver", "read_legacy", "tidy"]
@@ -41,11 +41,10 @@ def tidy(folder: Path) -> None:
 
 def read_legacy(folder: Path, signal: Signal) -> Legacy:
     """Return what the journal of `signal` in `folder` says; each segment repeats it, so the newest that can be read."""
-    for _, path in reversed(segments_of(folder, signal)):
+    for segment in newest_segments(folder, signal):
         resource: ResourceRecord | None = None
         hyperparameters: Mapping[str, Any] = {}
-        segment = read_segment(path.read_bytes())
-        for record in segment.records if segment is not None else ():
+        for record in segment.records:
             # What is whole and yet makes no sense is passed over, as by every reader.
             with suppress(ValueError):
                 if record.kind == Kind.RESOURCE:

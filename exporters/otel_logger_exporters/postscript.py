@@ -1,33 +1,17 @@
-"""Postscripts: what whoever has adopted a dead writer's journal finds at its end, and adds to it."""
+"""Postscripts: what whoever has adopted a dead writer's journal adds to its end."""
 
 import os
 import zlib
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from otel_logger_exporters.journal_reader import JournalReader
 from otel_logger_exporters.payloads import Frame, ResourceRecord
 from otel_logger_exporters.records import Kind, pack_record
-from otel_logger_exporters.segments import (
-    Segment,
-    SegmentHeader,
-    pack_seal,
-    read_segment,
-    segment_name,
-    segments_of,
-)
+from otel_logger_exporters.segments import SegmentHeader, pack_seal, segment_name, segments_of
 from otel_logger_exporters.signals import Signal
 
-__all__ = ["add_postscript", "newest_segments"]
-
-
-def newest_segments(folder: Path, signal: Signal) -> Iterator[Segment]:
-    """Yield the segments of a journal that can be read, the newest first. Raises OSError."""
-    for _, path in reversed(segments_of(folder, signal)):
-        segment = read_segment(path.read_bytes())
-        if segment is not None:
-            yield segment
+__all__ = ["add_postscript"]
 
 
 def add_postscript(

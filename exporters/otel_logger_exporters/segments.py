@@ -6,6 +6,7 @@ The format is described in docs/segment-format.md.
 import re
 import struct
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ __all__ = [
     "Segment",
     "SegmentHeader",
     "is_begun",
+    "newest_segments",
     "pack_seal",
     "read_segment",
     "segment_name",
@@ -127,3 +129,11 @@ def read_segment(data: bytes | memoryview) -> Segment | None:
         end = record.end
     cut = end_of_content(bytes(view[end:]))
     return Segment(header, tuple(records), sealed=False, damaged=False, cut=cut)
+
+
+def newest_segments(folder: Path, signal: Signal) -> Iterator[Segment]:
+    """Yield the segments of a journal that can be read, the newest first. Raises OSError."""
+    for _, path in reversed(segments_of(folder, signal)):
+        segment = read_segment(path.read_bytes())
+        if segment is not None:
+            yield segment

@@ -21,9 +21,10 @@ from otel_logger_exporters.journal_reader import JournalReader
 from otel_logger_exporters.limits import Limits
 from otel_logger_exporters.owner import Owner
 from otel_logger_exporters.payloads import Frame, ResourceRecord
-from otel_logger_exporters.postscript import add_postscript, newest_segments
+from otel_logger_exporters.postscript import add_postscript
 from otel_logger_exporters.records import Kind
 from otel_logger_exporters.rows import Schema
+from otel_logger_exporters.segments import newest_segments
 from otel_logger_exporters.signals import Signal
 from tests.journals import disk_with, files, journal_in, segments
 
