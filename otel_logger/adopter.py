@@ -1,7 +1,6 @@
 """The adopter, a background thread that tells the ends of earlier attempts at a run and sends what they have left."""
 
 import logging
-import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +11,7 @@ from otel_logger.syncing import Errand
 from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.ledger import warn
 from otel_logger_exporters.owner import is_owned
+from otel_logger_exporters.threads import can_wait_for
 
 __all__ = ["Adopter"]
 
@@ -50,8 +50,7 @@ class Adopter:
         """Give it `timeout` seconds to get done, unless it waits for an endpoint, and then stop it at its next step."""
         self._closing.set()
         thread = self._thread
-        # Daemon threads are gone when the interpreter is finalized, and waiting for one takes the whole time-out.
-        if thread is not None and thread is not threading.current_thread() and not sys.is_finalizing():
+        if thread is not None and can_wait_for(thread):
             thread.join(timeout)
         self._stopping.set()
 

@@ -1,10 +1,11 @@
 """A lookout: a question to the disk that is asked in the background, so that its answer is there when it is wanted."""
 
 import contextlib
-import sys
 import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
+
+from otel_logger_exporters.threads import can_wait_for
 
 __all__ = ["LONGEST_LOOK", "Lookout"]
 
@@ -27,8 +28,7 @@ class Lookout(Generic[T]):
 
     def answer(self, timeout: float) -> T | None:
         """Return the answer, None when it is not there after `timeout` seconds; asks anew where the thread has none."""
-        # Daemon threads are gone when the interpreter is finalized, and one that was not started is not alive.
-        if self._thread.is_alive() and not sys.is_finalizing():
+        if can_wait_for(self._thread):
             self._thread.join(timeout)
             if self._thread.is_alive():
                 return None

@@ -14,6 +14,7 @@ SOURCES = {
 }
 
 EXPORTERS = [
+    {"threads"},
     {
         "",
         "answers",

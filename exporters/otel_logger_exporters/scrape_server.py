@@ -8,7 +8,6 @@ import contextlib
 import selectors
 import socket
 import ssl
-import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from otel_logger_exporters.clock import Clock
+from otel_logger_exporters.threads import can_wait_for
 
 __all__ = ["Answer", "Request", "ScrapeServer"]
 
@@ -26,7 +26,6 @@ MAX_CONNECTIONS = 16
 
 MAX_SECONDS = 10.0
 """Seconds that a connection lives at most, which is how long Prometheus itself waits by default."""
-
 
 PAUSE = 1.0
 """Seconds until a connection is accepted again after none could be."""
@@ -88,7 +87,7 @@ class ScrapeServer:
         self._closing.set()
         with contextlib.suppress(OSError):
             self._wake.send(b"!")
-        if self._thread.is_alive() and self._thread is not threading.current_thread() and not sys.is_finalizing():
+        if can_wait_for(self._thread):
             self._thread.join(1.0)
         self._listener.close()
         for connection in tuple(self._connections):

@@ -1,12 +1,12 @@
 """The sender, one background thread that steps the lanes of a writer."""
 
-import sys
 import threading
 from collections.abc import Callable, Sequence
 
 from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.lane import Lane, Progress
 from otel_logger_exporters.ledger import Ledger
+from otel_logger_exporters.threads import can_wait_for
 
 __all__ = ["Sender"]
 
@@ -70,9 +70,7 @@ class Sender:
     def flush(self, timeout: float) -> bool:
         """Attempt at once, whatever the back-off, to send everything recorded so far; return whether all was taken."""
         deadline = self._clock.monotonic() + timeout
-        # At interpreter exit daemon threads are gone, and waiting for one would be for ever.
-        # Nor can the thread wait for itself, when garbage that it collects closes the logger.
-        if not self._thread.is_alive() or sys.is_finalizing() or threading.current_thread() is self._thread:
+        if not can_wait_for(self._thread):
             return False
         with self._changed:
             # One round answers all who wait, for as long as the most patient of them does.
@@ -94,7 +92,7 @@ class Sender:
             self._stopped = True
             self._deadline = self._clock.monotonic() + timeout
             self._changed.notify_all()
-        if self._thread.is_alive() and not sys.is_finalizing() and threading.current_thread() is not self._thread:
+        if can_wait_for(self._thread):
             self._thread.join(max(0.0, timeout))
 
     def _run(self) -> None:

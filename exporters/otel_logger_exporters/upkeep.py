@@ -2,9 +2,10 @@
 
 import contextlib
 import queue
-import sys
 import threading
 from collections.abc import Callable
+
+from otel_logger_exporters.threads import can_wait_for
 
 __all__ = ["Upkeep"]
 
@@ -38,8 +39,7 @@ class Upkeep:
     def stop(self, timeout: float = 0.0) -> None:
         """Let the thread end when its present action has, waiting for that at most `timeout` seconds."""
         self._calls.put(False)
-        # As in `Sender.stop`: daemon threads are gone at interpreter exit, and garbage may be collected on this one.
-        if self._thread.is_alive() and not sys.is_finalizing() and threading.current_thread() is not self._thread:
+        if can_wait_for(self._thread):
             self._thread.join(max(0.0, timeout))
 
     def _run(self) -> None:
