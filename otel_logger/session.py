@@ -17,7 +17,6 @@ from otel_logger.launch import Launch, read_launch, with_detectors
 from otel_logger.log_hooks import LogHook
 from otel_logger.process_hooks import ProcessHooks
 from otel_logger.program_logs import ProgramLogs
-from otel_logger.redaction import Redactor
 from otel_logger.scraping import latest_values, open_scrape, scraped_at
 from otel_logger.settings import Settings, own_parent
 from otel_logger.termination import EXIT_STATUS, Termination, is_put_off, shield
@@ -119,8 +118,7 @@ class Session:
             self._stop_scraping()
             raise
         self.deposits = Deposits(self.writer, clock)
-        redactor = Redactor(launch.settings.redact, launch.settings.redact_allow)
-        self._program_logs = ProgramLogs(self.writer.emit, self.ledger, redactor, self.writer.step)
+        self._program_logs = ProgramLogs(self.writer.emit, self.ledger, self.writer.redactor, self.writer.step)
         self._log_hook: LogHook | None = None
         self._adopter = Adopter(launch, clock, _log)
         self.writer.on_settled.append(lambda: self._adopter.start(self.writer.folder.parent, self.writer.folder))

@@ -3,10 +3,8 @@
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
-
 from otel_logger.activity import Activity
-from otel_logger.conventions import SCHEMA_URL, SCOPE_NAME, SCOPE_VERSION
+from otel_logger.conventions import SCHEMA_URL
 from otel_logger.heartbeat import Heartbeat
 from otel_logger.identity import Identity
 from otel_logger.liveness import measure_liveness
@@ -14,7 +12,7 @@ from otel_logger.recorder import Recorder
 from otel_logger.self_metrics import measure_delivery
 from otel_logger.settings import Settings
 from otel_logger.trainer import Position
-from otel_logger.vocabulary import ended_values
+from otel_logger.vocabulary import SCOPE, ended_values
 from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.ledger import Ledger, Stats
 from otel_logger_exporters.measurements import Measurement, divide, encode_measurements
@@ -23,8 +21,6 @@ from otel_logger_exporters.payloads import Frame
 from otel_logger_exporters.signals import Signal
 
 __all__ = ["Vitals"]
-
-_SCOPE = InstrumentationScope(name=SCOPE_NAME, version=SCOPE_VERSION)
 
 MOST_POINTS = 1000
 """Points of measurements in one frame, of about 100 bytes each: a frame is sent in one piece."""
@@ -145,5 +141,5 @@ class Vitals:
 
     def _encode(self, measurements: Iterable[Measurement], time_ns: int) -> bytes:
         return encode_measurements(
-            measurements, time_ns=time_ns, start_ns=self._started_ns, scope=_SCOPE, schema_url=SCHEMA_URL
+            measurements, time_ns=time_ns, start_ns=self._started_ns, scope=SCOPE, schema_url=SCHEMA_URL
         )

@@ -9,7 +9,10 @@ from otel_logger.settings import Settings
 from otel_logger_exporters.measurements import Attributes, Instrument, Measurement
 from otel_logger_exporters.requests import MetricVocabulary
 
-__all__ = ["ended_values", "metric_vocabulary"]
+__all__ = ["SCOPE", "ended_values", "metric_vocabulary"]
+
+SCOPE = InstrumentationScope(name=SCOPE_NAME, version=SCOPE_VERSION)
+"""The scope of all metrics; its schema is `SCHEMA_URL` of the conventions."""
 
 
 def ended_values(keys: Iterable[str], settings: Settings, *, with_steps: bool) -> list[Measurement]:
@@ -33,7 +36,7 @@ def metric_vocabulary(settings: Settings) -> MetricVocabulary:
         key_attribute=METRIC_KEY,
         step_metric=STEP if settings.step_series == "metric" else None,
         step_unit=STEP_UNIT,
-        scope=InstrumentationScope(name=SCOPE_NAME, version=SCOPE_VERSION),
+        scope=SCOPE,
         schema_url=SCHEMA_URL,
         nanoseconds=settings.time_resolution == "ns",
     )

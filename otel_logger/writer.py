@@ -94,9 +94,9 @@ class Writer:
         self._run_name = run_name
         self._run_id = run_id
         self._checkpoint: Checkpoint | None = None
-        self._redactor = Redactor(launch.settings.redact, launch.settings.redact_allow)
+        self.redactor = Redactor(launch.settings.redact, launch.settings.redact_allow)
         self._hyperparameters = HyperparameterLog(
-            self._redactor,
+            self.redactor,
             ledger,
             keep=lambda nested: self.outbox.keep_hyperparameters(nested, clock.time_ns()),
             emit=lambda attributes, body: self.emit(names.EVENT_HYPERPARAMETERS, attributes, body=body),
@@ -153,7 +153,7 @@ class Writer:
             # Where no spans are recorded, what `log_traces` gets must not be put on any.
             launch.sampler if self.outbox.journal(Signal.TRACES) is not None else ALWAYS_OFF,
             most_events=launch.limits.events,
-            redact=self._redactor.redact_text,
+            redact=self.redactor.redact_text,
         )
         self._events = EventLog(
             self.outbox,
@@ -165,7 +165,7 @@ class Writer:
             span=self.spans.current_context if self.outbox.journal(Signal.TRACES) is not None else lambda: None,
         )
         self.emit = self._events.emit
-        self._traces = TraceLog(self.spans, self.emit, self._redactor, clock, settings.trace_events)
+        self._traces = TraceLog(self.spans, self.emit, self.redactor, clock, settings.trace_events)
         self._publish_resource()
         self.outbox.start()
         self._lease = Upkeep(self._place.renew, interval=RENEWAL_INTERVAL)
@@ -286,7 +286,7 @@ class Writer:
                 self.begin()
                 self.emit(
                     names.EVENT_VALUES,
-                    body=self._redactor.redact("", plain(leftover.others)),
+                    body=self.redactor.redact("", plain(leftover.others)),
                     step=leftover.step,
                     time_ns=leftover.time_ns,
                 )
@@ -311,7 +311,7 @@ class Writer:
     def block(self, name: str, attributes: Mapping[str, Any]) -> Block:
         """Begin a span of the caller's own."""
         self.begin()
-        plain_attributes = self._redactor.redact("", {text(key): plain(value) for key, value in attributes.items()})
+        plain_attributes = self.redactor.redact("", {text(key): plain(value) for key, value in attributes.items()})
         block = self.spans.block(key_text(name), {key: attribute(value) for key, value in plain_attributes.items()})
         if (phase := attributes.get(names.PHASE)) in PHASES:
             block.at_end = self.vitals.activity.enter(phase)
@@ -324,7 +324,7 @@ class Writer:
                 return
             self._finished = True
             now = self._clock.time_ns()
-            reason = None if reason is None else self._redactor.redact_text(reason)
+            reason = None if reason is None else self.redactor.redact_text(reason)
             failed = outcome == names.OUTCOME_FAILED
             # Nor has a fit come to its end that left no exception behind; but who was told to stop did not fail.
             is_cut = failed or (outcome == names.OUTCOME_INTERRUPTED and error is None)
@@ -338,7 +338,7 @@ class Writer:
             if reason is not None:
                 attributes[names.RUN_REASON] = reason
             if failed and error is not None:
-                attributes |= exception_attributes(error, self._redactor.redact_text)
+                attributes |= exception_attributes(error, self.redactor.redact_text)
             self.emit(
                 names.EVENT_RUN_END,
                 attributes,
@@ -420,7 +420,7 @@ class Writer:
             run_name=self._run_name,
             writer=self._place.writer.writer,
             ranks=self.launch.ranks,
-            host=self._redactor.redact("host.name", self.launch.host),
+            host=self.redactor.redact("host.name", self.launch.host),
             restart_count=self.launch.restarts.count,
             found={
                 **self._redacted(self.launch.found),
@@ -434,7 +434,7 @@ class Writer:
 
         Never our own: a pattern of the user's may match `service.instance.id`, which has to tell writers apart.
         """
-        redacted: dict[str, Any] = self._redactor.redact("", {key: plain(value) for key, value in attributes.items()})
+        redacted: dict[str, Any] = self.redactor.redact("", {key: plain(value) for key, value in attributes.items()})
         return redacted
 
     def _publish_resource(self) -> None:
