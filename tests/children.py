@@ -114,17 +114,11 @@ class Collector:
 
     def points(self) -> set[tuple[str, int, float]]:
         """Return (key, time, value) of what has arrived, each once however often it was sent."""
-        requests = self._server.requests(Signal.METRICS) if self._server is not None else []
         return {
             (metric.name, point.time_unix_nano, point.as_double)
-            for request in requests
-            for resource in request.resource_metrics
-            for scope in resource.scope_metrics
-            for metric in scope.metrics
-            if metric.name != "training.step"
-            for point in metric.gauge.data_points
-            # What otel_logger says of itself and of the run has no key, and the end of a series no value.
-            if not point.flags and any(pair.key == "training.metric.key" for pair in point.attributes)
+            for metric, point in (self._server.values() if self._server is not None else [])
+            # What otel_logger says of itself and of the run has no key.
+            if metric.name != "training.step" and any(pair.key == "training.metric.key" for pair in point.attributes)
         }
 
     def outcomes(self) -> list[str]:

@@ -142,6 +142,21 @@ class OtlpServer:
         """Return the signal's requests so far as protobuf messages."""
         return [received.message() for received in self.received(signal)]
 
+    def points(self) -> list[tuple[Any, Any]]:
+        """Return each point of the metrics so far, with its metric, in the order in which they came."""
+        return [
+            (metric, point)
+            for request in self.requests(Signal.METRICS)
+            for resource in request.resource_metrics
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+            for point in (*metric.gauge.data_points, *metric.sum.data_points)
+        ]
+
+    def values(self) -> list[tuple[Any, Any]]:
+        """Return the points that have a value: the end of a series has none."""
+        return [(metric, point) for metric, point in self.points() if not point.flags]
+
     def wait_for(self, signal: Signal, count: int, timeout: float = 5.0) -> list[Any]:
         """Return the signal's requests when there are `count`, or those there are after `timeout` seconds."""
         with self._changed:

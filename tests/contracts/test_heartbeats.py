@@ -12,15 +12,7 @@ LONG = 15.0
 
 def points(server: OtlpServer, name: str) -> list[NumberDataPoint]:
     """Return the points of a metric in the order in which they came."""
-    return [
-        point
-        for request in server.requests(Signal.METRICS)
-        for resource in request.resource_metrics
-        for scope in resource.scope_metrics
-        for metric in scope.metrics
-        if metric.name == name
-        for point in (*metric.gauge.data_points, *metric.sum.data_points)
-    ]
+    return [point for metric, point in server.points() if metric.name == name]
 
 
 def test_a_run_that_hangs_is_seen_to_hang(tmp_path):

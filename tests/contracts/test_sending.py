@@ -43,12 +43,8 @@ def metric_points(server: OtlpServer) -> list[tuple[str, str, int, float]]:
             point.time_unix_nano,
             point.as_int if point.WhichOneof("value") == "as_int" else point.as_double,
         )
-        for request in server.requests(Signal.METRICS)
-        for resource in request.resource_metrics
-        for scope in resource.scope_metrics
-        for metric in scope.metrics
-        for point in metric.gauge.data_points
-        if not point.flags and "training.metric.key" in attributes(point.attributes)
+        for metric, point in server.values()
+        if "training.metric.key" in attributes(point.attributes)
     ]
 
 

@@ -50,17 +50,7 @@ def make_run(tmp_path: Path, steps: int = 50, **environ: str) -> OTelLogger:
 
 def losses(server: OtlpServer) -> list[tuple[int, float]]:
     """Return (time, value) of each loss that arrived, in order of arrival."""
-    return [
-        (point.time_unix_nano, point.as_double)
-        for request in server.requests(Signal.METRICS)
-        for resource in request.resource_metrics
-        for scope in resource.scope_metrics
-        for metric in scope.metrics
-        if metric.name == "loss"
-        for point in metric.gauge.data_points
-        # The end of a series has no value.
-        if not point.flags
-    ]
+    return [(point.time_unix_nano, point.as_double) for metric, point in server.values() if metric.name == "loss"]
 
 
 def resource_keys(server: OtlpServer) -> set[str]:

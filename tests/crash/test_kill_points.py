@@ -111,14 +111,9 @@ def arrived(server: OtlpServer) -> dict[str, set[Any]]:
     """What a server has taken: for each thing of the plan the identities under which it came."""
     found: dict[str, set[Any]] = defaultdict(set)
     steps = {loss: step for step, loss in enumerate(LOSSES)}
-    for request in server.requests(Signal.METRICS):
-        for metric in (m for r in request.resource_metrics for s in r.scope_metrics for m in s.metrics):
-            if metric.name == "loss":
-                for point in metric.gauge.data_points:
-                    if point.flags:
-                        # The end of the series.
-                        continue
-                    found[f"metric {steps[point.as_double]}"].add(point.time_unix_nano)
+    for metric, point in server.values():
+        if metric.name == "loss":
+            found[f"metric {steps[point.as_double]}"].add(point.time_unix_nano)
     for request in server.requests(Signal.LOGS):
         for record in (e for r in request.resource_logs for s in r.scope_logs for e in s.log_records):
             attributes = {attribute.key: attribute.value.string_value for attribute in record.attributes}
