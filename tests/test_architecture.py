@@ -14,11 +14,10 @@ SOURCES = {
 }
 
 EXPORTERS = [
-    {"threads"},
+    {"any_values", "threads"},
     {
         "",
         "answers",
-        "any_values",
         "blob_files",
         "blob_meta",
         "blob_names",

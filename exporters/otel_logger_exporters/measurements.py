@@ -12,6 +12,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     ScopeMetrics,
 )
 
+from otel_logger_exporters.any_values import any_value
+
 __all__ = ["Attributes", "Instrument", "Measurement", "divide", "encode_measurements"]
 
 Attributes = tuple[tuple[str, str | int], ...]
@@ -99,9 +101,5 @@ def _point(attributes: Attributes, value: float | int, time_ns: int) -> NumberDa
     else:
         point.as_double = value
     for key, content in attributes:
-        attribute = point.attributes.add(key=key)
-        if isinstance(content, str):
-            attribute.value.string_value = content
-        else:
-            attribute.value.int_value = content
+        point.attributes.add(key=key, value=any_value(content))
     return point
