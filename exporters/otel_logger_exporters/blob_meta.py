@@ -3,16 +3,35 @@
 import json
 from dataclasses import asdict, dataclass, fields
 
-__all__ = ["BlobCorruptError", "BlobMeta", "decode_sidecar", "encode_sidecar"]
+__all__ = [
+    "BlobCorruptError",
+    "BlobForbiddenError",
+    "BlobMeta",
+    "BlobUnavailableError",
+    "decode_sidecar",
+    "encode_sidecar",
+]
 
 
 class BlobCorruptError(OSError):
-    """Bytes are not those that were announced: the digest or the size differs, or no sidecar tells them."""
+    """Bytes are not those that were announced: the digest or the size differs, or nothing tells them."""
+
+
+class BlobUnavailableError(OSError):
+    """The store cannot be reached, answers with a fault of its own, or is full: the same may go well later."""
+
+
+class BlobForbiddenError(OSError):
+    """The store refuses who asks, or is not there at all: somebody has to mend the configuration or the rights."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlobMeta:
-    """What is known of a blob beside its bytes; `name` is the remote name as given, `sha256` is hexadecimal."""
+    """What is known of a blob beside its bytes.
+
+    `name` is the remote name as given, `sha256` is hexadecimal. `upload` tells one upload from all others, however
+    often it is tried; `time_ns` is when it was asked for.
+    """
 
     run_id: str | None
     attempt: int
@@ -20,6 +39,8 @@ class BlobMeta:
     size: int
     media_type: str
     name: str
+    upload: str = ""
+    time_ns: int = 0
 
 
 def encode_sidecar(meta: BlobMeta, previous: list[BlobMeta]) -> bytes:
@@ -40,7 +61,9 @@ def decode_sidecar(data: bytes) -> list[BlobMeta]:
 
 
 def _decode_meta(content: dict[str, object]) -> BlobMeta:
-    values = {field.name: content[field.name] for field in fields(BlobMeta)}
+    given = {field.name: content[field.name] for field in fields(BlobMeta) if field.name in content}
+    values = {"upload": "", "time_ns": 0} | given
+    # Those without a default are asked for by name, and missing ones told so.
     if not (isinstance(values["sha256"], str) and isinstance(values["size"], int)):
         msg = f"sha256 {values['sha256']!r}, size {values['size']!r}"
         raise TypeError(msg)
