@@ -33,13 +33,13 @@ demo: $(DEV) ## train a small model and show what is recorded
 	$(BIN)/otel-logger demo
 
 test: $(DEV) ## the fast tests: units, contracts, architecture; no torch, no server
-	$(PYTEST) -n 2 tests --ignore=tests/integration -m "not integration and not composer and not collector and not gpu and not stack" $(PYTEST_ARGS)
+	$(PYTEST) -n 2 tests --ignore=tests/integration -m "not integration and not composer and not collector and not s3 and not gpu and not stack" $(PYTEST_ARGS)
 
-test-all: test test-integration ## `test`, then everything that needs real Composer, a real Collector or Prometheus
+test-all: test test-integration ## `test`, then everything that needs real Composer, a real Collector, Prometheus or S3 server
 
 test-integration: $(COMPOSER) ## only what `test-all` adds to `test`
 	@$(PYTHON) tools/servers.py || echo "make: going on without what is missing; the tests that need it are skipped" >&2
-	$(PYTEST) tests -m "(integration or composer or collector) and not gpu and not stack" $(PYTEST_ARGS)
+	$(PYTEST) tests -m "(integration or composer or collector or s3) and not gpu and not stack" $(PYTEST_ARGS)
 
 test-stack: $(DEV) servers ## the tests against a whole stack: Prometheus, Loki, Tempo
 	@$(PYTEST) tests -m stack $(PYTEST_ARGS) || { status=$$?; [ $$status -eq $(NO_TESTS) ] || exit $$status; \
@@ -60,7 +60,7 @@ check: $(DEV) ## lint, formatting and types
 	$(BIN)/mypy
 	$(BIN)/mypy tools
 
-servers: ## build the real Collector and Prometheus, once per machine, into the cache outside this tree (needs Go)
+servers: ## build the real Collector, Prometheus and S3 server, once per machine, into the cache outside this tree (needs Go)
 	$(PYTHON) tools/servers.py
 
 clean: ## remove .venv and what tools left here; keeps recorded runs and the cache of servers

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from otel_logger.folders import writers_of
 from otel_logger.launch import Launch
+from otel_logger.leftovers import Exclusive
 from otel_logger.syncing import Errand
 from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.ledger import warn
@@ -21,20 +22,28 @@ class _Stopped(Exception):
 
 
 class Adopter:
-    """Records the end of writers that died in a run's folder, and sends the journals of those that are dead where there
-    is an endpoint, the oldest first, for as long as the session is open.
+    """Records the end of writers that died in a run's folder, stores what they had for the blob store, and sends their
+    journals where there is an endpoint, the oldest first, for as long as the session is open.
 
     One process of a node does it (local rank 0). The thread is a daemon: what it has not sent stays on disk, marked as
     far as it was acknowledged.
     """
 
-    def __init__(self, launch: Launch, clock: Clock, log: logging.Logger) -> None:
+    def __init__(self, launch: Launch, clock: Clock, log: logging.Logger, exclusive: Exclusive) -> None:
         self._launch = launch
         self._log = log
         self._closing = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._errand = Errand(launch, clock, wait=self._wait, timeout=float("inf"), log=log, advance=self._advance)
+        self._errand = Errand(
+            launch,
+            clock,
+            wait=self._wait,
+            timeout=float("inf"),
+            log=log,
+            advance=self._advance,
+            exclusive=exclusive,
+        )
 
     def start(self, run_folder: Path, own: Path) -> None:
         """Begin with what is in `run_folder`, apart from the folder `own`."""

@@ -76,12 +76,23 @@ def outcome(stats: Stats, folder: str) -> str:
         parts.append(f"{_counts(stats.refused)} refused by the endpoint")
     if stats.dropped:
         parts.append("lost " + ", ".join(f"{count} ({reason})" for reason, count in sorted(stats.dropped.items())))
-    if stats.blobs:
-        parts.append(f"{stats.blobs} blobs stored")
+    if stats.blobs.stored:
+        parts.append(f"{_blobs(stats.blobs.stored)} stored")
+    if stats.blobs.failed:
+        parts.append(f"{_blobs(stats.blobs.failed)} not stored")
+    if stats.blobs.waiting:
+        wait = "waits" if stats.blobs.waiting == 1 else "wait"
+        parts.append(
+            f"{_blobs(stats.blobs.waiting)} {wait} for the blob store; send with `otel-logger sync {quote(folder)}`"
+        )
     return "; ".join(parts) or "nothing was recorded"
 
 
 _WORDS: Mapping[str, str] = {"metrics": "value", "logs": "log record", "traces": "span"}
+
+
+def _blobs(count: int) -> str:
+    return f"{count} blob{'' if count == 1 else 's'}"
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -11,12 +11,13 @@ from otel_logger._version import __version__
 
 __all__ = [
     "BLOB_DIGEST",
+    "BLOB_DURATION",
     "BLOB_MEDIA_TYPE",
     "BLOB_OUTCOME",
     "BLOB_REASON",
+    "BLOB_REPLACED_ATTEMPT",
     "BLOB_SIZE",
     "BLOB_URI",
-    "BLOB_URL",
     "CODE_FILE_PATH",
     "CODE_FUNCTION_NAME",
     "CODE_LINE_NUMBER",
@@ -35,6 +36,8 @@ __all__ = [
     "EXCEPTION_MESSAGE",
     "EXCEPTION_STACKTRACE",
     "EXCEPTION_TYPE",
+    "FILE_NAME",
+    "FILE_SIZE",
     "HPARAMS_ADDED",
     "HPARAMS_CHANGED",
     "HPARAMS_COUNT",
@@ -51,20 +54,28 @@ __all__ = [
     "IMAGE_COUNT",
     "IMAGE_HEIGHT",
     "IMAGE_INDEX",
+    "IMAGE_URIS",
     "IMAGE_WIDTH",
     "LAST_STEP_TIMESTAMP",
     "LOCAL_RANK",
     "LOG_RECORD_UID",
     "LONGEST_NAME",
+    "MASK_ENCODINGS",
+    "MASK_LABELS",
+    "MASK_NAMES",
+    "MASK_URIS",
     "METRIC_KEY",
     "NAME",
     "NODE_RANK",
+    "OUTCOME_CONFLICT",
     "OUTCOME_FAILED",
     "OUTCOME_FINISHED",
     "OUTCOME_INTERRUPTED",
     "OUTCOME_LOST",
     "OUTCOME_PREEMPTED",
     "OUTCOME_STORED",
+    "OUTCOME_SUPERSEDED",
+    "OVERLAY_URIS",
     "PHASE",
     "PHASE_CHECKPOINT",
     "PHASE_COMPUTE",
@@ -91,7 +102,13 @@ __all__ = [
     "SCOPE_VERSION",
     "SELF_ADJUSTED",
     "SELF_AGE",
-    "SELF_BLOBS",
+    "SELF_BLOB_AGE",
+    "SELF_BLOB_FAILED",
+    "SELF_BLOB_RETRIES",
+    "SELF_BLOB_SIZE",
+    "SELF_BLOB_STORED",
+    "SELF_BLOB_WAITING",
+    "SELF_BLOB_WAITING_SIZE",
     "SELF_COALESCED",
     "SELF_DELIVERED",
     "SELF_DROPPED",
@@ -134,6 +151,7 @@ __all__ = [
     "THREAD_NAME",
     "TRACE_NAME",
     "TRACE_VALUE",
+    "URL_FULL",
     "WORLD_SIZE",
     "WRITER_ID",
     "metric_name",
@@ -205,16 +223,26 @@ PHASE: Final = "training.phase"
 
 NAME: Final = "training.name"
 BLOB_URI: Final = "training.blob.uri"
-BLOB_URL: Final = "training.blob.url"
+URL_FULL: Final = "url.full"
+FILE_NAME: Final = "file.name"
+FILE_SIZE: Final = "file.size"
 BLOB_DIGEST: Final = "training.blob.digest"
 BLOB_SIZE: Final = "training.blob.size"
 BLOB_MEDIA_TYPE: Final = "training.blob.media_type"
 BLOB_OUTCOME: Final = "training.blob.outcome"
 BLOB_REASON: Final = "training.blob.reason"
+BLOB_DURATION: Final = "training.blob.duration"
+BLOB_REPLACED_ATTEMPT: Final = "training.blob.replaced.attempt"
 IMAGE_COUNT: Final = "training.image.count"
 IMAGE_INDEX: Final = "training.image.index"
 IMAGE_WIDTH: Final = "training.image.width"
 IMAGE_HEIGHT: Final = "training.image.height"
+IMAGE_URIS: Final = "training.image.uris"
+MASK_NAMES: Final = "training.mask.names"
+MASK_URIS: Final = "training.mask.uris"
+MASK_ENCODINGS: Final = "training.mask.encodings"
+MASK_LABELS: Final = "training.mask.labels"
+OVERLAY_URIS: Final = "training.mask.overlay.uris"
 TABLE_ROWS: Final = "training.table.rows"
 TABLE_COLUMNS: Final = "training.table.columns"
 TRACE_NAME: Final = "training.trace.name"
@@ -264,6 +292,8 @@ OUTCOME_INTERRUPTED: Final = "interrupted"
 OUTCOME_PREEMPTED: Final = "preempted"
 OUTCOME_LOST: Final = "lost"
 OUTCOME_STORED: Final = "stored"
+OUTCOME_SUPERSEDED: Final = "superseded"
+OUTCOME_CONFLICT: Final = "conflict"
 
 SELF_RECORDED: Final = "otel_logger.items.recorded"
 SELF_DELIVERED: Final = "otel_logger.items.delivered"
@@ -272,7 +302,13 @@ SELF_WAITING: Final = "otel_logger.items.waiting"
 SELF_DROPPED: Final = "otel_logger.items.dropped"
 SELF_ADJUSTED: Final = "otel_logger.items.adjusted"
 SELF_COALESCED: Final = "otel_logger.items.coalesced"
-SELF_BLOBS: Final = "otel_logger.blobs.stored"
+SELF_BLOB_STORED: Final = "otel_logger.blob.stored"
+SELF_BLOB_SIZE: Final = "otel_logger.blob.size"
+SELF_BLOB_FAILED: Final = "otel_logger.blob.failed"
+SELF_BLOB_RETRIES: Final = "otel_logger.blob.retries"
+SELF_BLOB_WAITING: Final = "otel_logger.blob.waiting"
+SELF_BLOB_WAITING_SIZE: Final = "otel_logger.blob.waiting.size"
+SELF_BLOB_AGE: Final = "otel_logger.blob.age"
 SELF_SIZE: Final = "otel_logger.journal.size"
 SELF_AGE: Final = "otel_logger.journal.age"
 SELF_SIGNAL: Final = "otel_logger.signal"

@@ -89,7 +89,7 @@ def tell_death(folder: Path, writer: WriterFile, sign: LastSign, limits: Limits)
             frame = encode_event(_end(writer, told[0], step, sign.pid), _SCOPE, limits)
             resource = read_legacy(folder, Signal.LOGS).resource
             add_postscript(
-                folder, Signal.LOGS, frame, resource, writer=segment.header.writer, time_ns=segment.header.created_ns
+                folder, Signal.LOGS, [frame], resource, writer=segment.header.writer, time_ns=segment.header.created_ns
             )
     ended = replace(writer, ended_ns=told[0], outcome=told[1])
     ended.write(folder)

@@ -80,8 +80,8 @@ def model_problems(witness: Witness, network: Network, digits: Digits) -> list[s
 def _losses(stats: Stats, blobs: int) -> Iterator[str]:
     for reason, count in sorted(stats.dropped.items()):
         yield f"{count} things were lost ({reason})"
-    if stats.blobs != blobs:
-        yield f"{blobs} images, tables and files were logged, {stats.blobs} stored"
+    if stats.blobs.stored != blobs:
+        yield f"{blobs} images, tables and files were logged, {stats.blobs.stored} stored"
 
 
 def _undelivered(stats: Stats, folder: Path | None) -> Iterator[str]:

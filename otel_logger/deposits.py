@@ -1,8 +1,7 @@
 """Deposits: images, tables and files of a run, put into its blob store, each told by a log record that links to it."""
 
-import base64
-import hashlib
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,111 +9,121 @@ from typing import Any
 from opentelemetry.trace import INVALID_SPAN_CONTEXT, SpanContext
 
 from otel_logger import conventions as names
-from otel_logger.devices import keep_on_device
-from otel_logger.folders import runs_below
-from otel_logger.identity import Identity
-from otel_logger.shelf import Shelf, Staged
-from otel_logger.values import is_device_tensor
+from otel_logger.delivery import Carrier, Delivered, span_of
+from otel_logger.places import RunPlaces
+from otel_logger.shelf import Shelf, media_type
+from otel_logger.spans import Block
+from otel_logger.staging import Content, Staged, Staging
+from otel_logger.trainer import Position
 from otel_logger.workbench import Workbench
 from otel_logger.writer import Writer
-from otel_logger_exporters.blob_meta import BlobMeta
-from otel_logger_exporters.blob_store import BlobStore, FileBlobStore, open_blob_store
 from otel_logger_exporters.clock import Clock
+from otel_logger_exporters.consignments import Consignment
+from otel_logger_exporters.courier import Courier, Load
+from otel_logger_exporters.entropy import random_bytes
 from otel_logger_exporters.items import Severity
+from otel_logger_exporters.space import Space
 
-__all__ = ["Deposits"]
-
-_NO_ROOM = "they come faster than they are stored, or as the logger closes"
+__all__ = ["Deposits", "Moment"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Moment:
-    """When, at which step and in which span a call was made, for the record that is written once its blob is stored."""
+class Moment:
+    """When, where in the training and in which span a call was made: its record is written once its blob is stored."""
 
     time_ns: int
     step: int | None
+    epoch: int | None
     span: SpanContext
 
 
 class Deposits:
-    """Stores what is too large for a telemetry backend. Conversion and storing happen in the background."""
+    """Stores what is too large for a telemetry backend. Conversion and storing happen in the background.
 
-    def __init__(self, writer: Writer, clock: Clock) -> None:
+    What is to be stored waits on disk: a copy of a file as soon as its call returns, images and tables when they are
+    encoded. So a dead process leaves it to the next.
+    """
+
+    def __init__(self, writer: Writer, position: Position, clock: Clock) -> None:
         self._writer = writer
-        self._ledger = writer.ledger
-        settings = writer.launch.settings
-        self._directory = writer.launch.directory
-        self._url_template = settings.blob_url
-        self._fixed = open_blob_store(settings.blob_store) if settings.blob_store is not None else None
-        self._shelf = Shelf(lambda: writer.folder, self, self._is_earlier_attempt)
-        self._bench = Workbench(lambda: writer.identity is not None, clock, writer.ledger)
-        writer.on_settled.append(self._bench.wake)
+        self._position = position
+        self._clock = clock
+        self.ledger = writer.ledger
+        self.settings = writer.launch.settings
+        self.bench = Workbench(clock, writer.ledger)
+        space = Space(None, self.settings.min_free_bytes)
+        self._staging = Staging(lambda: writer.folder, space, self.settings.stage_max_bytes, writer.ledger.blobs)
+        self._places = RunPlaces(writer)
+        self._shelf = Shelf(self._staging, self._places)
+        self.courier = Courier(lambda: writer.identity is not None, clock, writer.ledger)
+        self._uploads: dict[str, Block] = {}
+        writer.on_settled.append(self.courier.wake)
 
-    def log_images(self, images: Any, name: str, channels_last: bool, step: int | None) -> None:
-        """Copy images now, and store each as PNG in the background. Never raises."""
+    def moment(self, step: int | None) -> Moment:
+        """Return what is to be remembered of a call."""
         self._writer.begin()
-        moment = self._moment(step)
-        several = isinstance(images, (list, tuple))
-        if not any(map(is_device_tensor, images if several else (images,))):
-            self._take_images(images, name, channels_last, moment)
-            return
-        # Copied where they are: to fetch them here would make the training wait for its device.
-        copies, wait = keep_on_device(list(images) if several else [images])
-        size = sum(copy.numel() * copy.element_size() for copy in copies if is_device_tensor(copy))
+        # Before the run's span there is none; not that of the time when the blob is stored.
+        span = self._writer.spans.current_context() or INVALID_SPAN_CONTEXT
+        return Moment(self._writer.now_ns(), step, self._position.epoch(), span)
 
-        def fetch() -> None:
-            wait()
-            self._take_images(copies if several else copies[0], name, channels_last, moment)
-
-        if not self._bench.put(fetch, size=size):
-            self._ledger.drop("image", len(copies), f"Images {name!r} are lost: {_NO_ROOM}")
-
-    def _take_images(self, images: Any, name: str, channels_last: bool, moment: _Moment) -> None:
-        from otel_logger.images import snapshot
-
-        copies = snapshot(images)
-        for index, copy in copies:
-            if isinstance(copy, Exception):
-                self._ledger.drop("image", 1, f"Image {index} of {name!r} is lost: {copy}")
-                continue
-            job = _bind(self._store_image, copy, name, channels_last, moment, index, len(copies))
-            if not self._bench.put(job, size=copy.nbytes):
-                self._ledger.drop("image", 1, f"Images {name!r} are lost: {_NO_ROOM}")
-
-    def log_table(self, columns: Any, rows: Any, name: str, step: int | None) -> None:
-        """Copy a table now, and store it as JSON lines in the background. Never raises."""
-        from otel_logger.tables import snapshot_table
-
-        self._writer.begin()
-        moment = self._moment(step)
-        try:
-            table = snapshot_table(columns, rows)
-        except Exception as error:
-            self._ledger.drop("table", 1, f"Table {name!r} is lost: {error}")
-            return
-        # A cell is estimated: a table is small beside images, and counting its bytes would cost what copying it does.
-        size = 64 * len(table.rows) * max(1, len(table.columns))
-        if not self._bench.put(_bind(self._store_table, table, name, moment), size=size):
-            self._ledger.drop("table", 1, f"Table {name!r} is lost: {_NO_ROOM}")
+    def keep(
+        self,
+        event: str,
+        name: str,
+        contents: Sequence[Content],
+        attributes: Mapping[str, Any],
+        body: str | None,
+        moment: Moment,
+    ) -> None:
+        """Put contents on disk, and from there into the store, told by one record; OSError if the disk is full."""
+        consignment = self._consignment(event, name, moment, dict(attributes), body)
+        self._send(self._staging.put_objects(consignment, contents))
 
     def upload(self, remote_file_name: str, file_path: str | Path, *, overwrite: bool, step: int | None) -> None:
         """Take a private copy now and store it in the background.
 
         FileNotFoundError and FileExistsError as the contract has it; anything else is counted as lost.
         """
-        self._writer.begin()
-        moment = self._moment(step)
+        moment = self.moment(step)
+        path = Path(file_path)
+        if not path.is_file():
+            what = "it is not a file" if path.exists() else "there is no such file"
+            msg = f"cannot upload {str(path)!r} as {remote_file_name!r}: {what}"
+            raise FileNotFoundError(msg)
+        if not overwrite:
+            self._shelf.refuse_taken(remote_file_name, path)
+        consignment = self._consignment(
+            names.EVENT_FILE, remote_file_name, moment, {}, None, is_file=True, overwrite=overwrite
+        )
         try:
-            staged = self._shelf.stage(remote_file_name, file_path, overwrite=overwrite)
-        except (FileNotFoundError, FileExistsError):
+            staged = self._staging.put_file(consignment, path, media_type(remote_file_name))
+        except FileNotFoundError:
             raise
         except OSError as error:
-            self._ledger.drop("file", 1, f"File {remote_file_name!r} is lost, it cannot be copied: {error}")
-            self._emit_file(remote_file_name, None, moment, reason=str(error))
+            self.lose_file(remote_file_name, str(error), moment)
             return
-        if not self._bench.put(_bind(self._store_file, staged, moment)):
-            path = self._shelf.path(staged)
-            self._ledger.drop("closed", 1, f"File {staged.name!r} comes as the logger closes, its copy stays in {path}")
+        self._shelf.note(remote_file_name)
+        self._send(staged)
+
+    no_room = "they come faster than they are stored, or as the logger closes"
+
+    def lose(self, kind: str, count: int, explanation: str) -> None:
+        """Count what will not be stored, and tell why."""
+        self.ledger.drop(kind, count, explanation)
+
+    def lose_file(self, name: str, reason: str, moment: Moment) -> None:
+        """Count a file as lost, and record that."""
+        self.ledger.drop("file", 1, f"File {name!r} is lost: {reason}")
+        self.ledger.blobs.fail()
+        failed = {names.NAME: name, names.BLOB_OUTCOME: names.OUTCOME_FAILED, names.BLOB_REASON: reason}
+        self._writer.emit(
+            names.EVENT_FILE,
+            failed | _epoch(moment),
+            step=moment.step,
+            time_ns=moment.time_ns,
+            severity=Severity.ERROR,
+            span=moment.span,
+        )
 
     def download(
         self, remote_file_name: str, destination: str, *, overwrite: bool, progress: Callable[[int], None] | None
@@ -127,168 +136,115 @@ class Deposits:
         return self._shelf.size(remote_file_name)
 
     def close(self, timeout: float) -> None:
-        """Store what waits, within `timeout` seconds; files that are left stay staged, the rest is counted as lost."""
-        self._bench.drain(timeout)
-        if left := self._bench.stop():
-            self._ledger.drop("shutdown", left, f"{left} images, tables or files were not stored before the deadline")
+        """Store what waits, within `timeout` seconds; what is on disk by then stays there, the rest is lost."""
+        deadline = self._clock.monotonic() + timeout
+        self.bench.drain(timeout)
+        if left := self.bench.stop():
+            self.ledger.drop("shutdown", left, f"{left} images or tables were not encoded before the deadline")
+        self.courier.drain(max(0.0, deadline - self._clock.monotonic()))
+        self.courier.stop()
+        self._staging.close()
 
     def flush(self, timeout: float) -> bool:
         """Store what waits, within `timeout` seconds; return whether nothing is left."""
-        return self._bench.drain(timeout) == 0
+        deadline = self._clock.monotonic() + timeout
+        is_encoded = self.bench.drain(timeout) == 0
+        return self.courier.drain(max(0.0, deadline - self._clock.monotonic())) == 0 and is_encoded
 
     def abandon(self) -> None:
         """Leave what is staged to the parent, in the child of a fork."""
         self._shelf.abandon()
 
-    def writing(self) -> BlobStore | None:
-        """Return the store to write to, or None while the run is not known."""
-        if self._fixed is not None:
-            return self._fixed
-        # The run's, shared by its ranks and attempts: `<run>/blobs`.
-        return FileBlobStore(self._writer.folder.parent / "blobs") if self._writer.identity is not None else None
-
-    def reading(self) -> list[BlobStore]:
-        """Return the stores to look into: the one to write to, or while no run is known those of all, newest first."""
-        store = self.writing()
-        if store is not None:
-            return [store]
-        runs = [
-            (writers[-1][1].run_name == self._writer.run_name, writers[-1][1].started_ns, folder)
-            for folder, writers in runs_below(self._directory)
-            if (folder / "blobs").is_dir()
-        ]
-        return [FileBlobStore(folder / "blobs") for _, _, folder in sorted(runs, reverse=True)]
-
-    def _is_earlier_attempt(self, meta: BlobMeta) -> bool:
-        # A resumed run writes its checkpoints again; refusing them would kill it by its own earlier self.
-        identity = self._writer.identity
-        return identity is not None and meta.run_id == identity.run_id and meta.attempt < identity.attempt
-
-    def _store_image(self, array: Any, name: str, channels_last: bool, moment: _Moment, index: int, count: int) -> None:
-        from otel_logger.images import encode_png
-
-        try:
-            picture = encode_png(array, channels_last)
-        except ValueError as error:
-            self._ledger.drop("image", 1, f"Image {index} of {name!r} is lost: {error}")
-            return
-        preview = f"data:image/png;base64,{base64.b64encode(picture.thumbnail).decode('ascii')}"
-        size = {names.IMAGE_WIDTH: picture.width, names.IMAGE_HEIGHT: picture.height}
-        place = {names.IMAGE_INDEX: index, names.IMAGE_COUNT: count}
-        self._store_bytes(names.EVENT_IMAGE, name, "png", picture.png, "image/png", size | place, preview, moment)
-
-    def _store_table(self, table: Any, name: str, moment: _Moment) -> None:
-        from otel_logger.tables import encode_jsonl, preview
-
-        shape = {names.TABLE_ROWS: len(table.rows), names.TABLE_COLUMNS: len(table.columns)}
-        self._store_bytes(
-            names.EVENT_TABLE,
-            name,
-            "jsonl",
-            encode_jsonl(table),
-            "application/jsonl",
-            shape,
-            preview(table),
-            moment,
-        )
-
-    def _store_bytes(
+    def _consignment(
         self,
         event: str,
         name: str,
-        extension: str,
-        data: bytes,
-        media_type: str,
-        attributes: Mapping[str, Any],
-        body: str,
-        moment: _Moment,
-    ) -> None:
-        store, identity = self._place()
-        meta = BlobMeta(
-            identity.run_id, identity.attempt, hashlib.sha256(data).hexdigest(), len(data), media_type, name
+        moment: Moment,
+        attributes: dict[str, Any],
+        body: str | None,
+        *,
+        is_file: bool = False,
+        overwrite: bool = True,
+    ) -> Consignment:
+        return Consignment(
+            uid=uuid.UUID(bytes=random_bytes(16), version=4).hex,
+            name=name,
+            time_ns=moment.time_ns,
+            event=event,
+            parcels=(),
+            is_file=is_file,
+            overwrite=overwrite,
+            step=moment.step,
+            attributes=attributes | _epoch(moment),
+            body=body,
+            trace_id=moment.span.trace_id,
+            span_id=moment.span.span_id,
+            trace_flags=int(moment.span.trace_flags),
+            store=self._places.uri,
         )
-        uri = store.put_bytes(f"{name}.{extension}", data, meta)
-        self._ledger.store()
-        self._emit(event, self._link(meta, uri, store) | dict(attributes), moment, body=body)
 
-    def _store_file(self, staged: Staged, moment: _Moment) -> None:
-        store, identity = self._place()
-        try:
-            uri, meta = self._upload(staged, store, identity, moment)
-        except OSError as error:
-            # The private copy stays where it is: the bytes are not lost with the record of the failure.
-            path = self._shelf.path(staged)
-            self._ledger.drop("file", 1, f"File {staged.name!r} is not stored, its copy stays in {path}: {error}")
-            self._emit_file(staged.name, None, moment, reason=str(error))
-            self._shelf.forget(staged)
-            return
-        self._ledger.store()
-        self._emit_file(staged.name, self._link(meta, uri, store), moment)
+    def _send(self, staged: Staged) -> None:
+        key = staged.mapped or staged.consignment.uid
+        self.courier.put(Load(key, lambda: self._carry(staged)))
 
-    def _upload(self, staged: Staged, store: BlobStore, identity: Identity, moment: _Moment) -> tuple[str, BlobMeta]:
-        """Store a staged file, in a span below the one that the call was made in, which may long be over."""
-        position = {} if moment.step is None else {names.STEP: moment.step}
-        attributes = {names.NAME: staged.name, names.BLOB_OUTCOME: names.OUTCOME_FAILED} | position
-        upload = self._writer.spans.block_apart(names.SPAN_UPLOAD, attributes, moment.span)
-        try:
-            uri, meta = self._shelf.store(staged, store, identity.run_id, identity.attempt)
-        except BaseException as error:
-            upload.end(error)
-            raise
-        upload.span.set_attributes({names.BLOB_SIZE: meta.size, names.BLOB_OUTCOME: names.OUTCOME_STORED})
-        upload.end()
-        return uri, meta
-
-    def _place(self) -> tuple[BlobStore, Identity]:
-        store, identity = self.writing(), self._writer.identity
-        # The workbench opens when the run is known.
+    def _carry(self, staged: Staged) -> None:
+        """Store what is staged, and then record it."""
+        store, identity = self._places.writing(), self._writer.identity
+        # The courier begins when the run is known.
         assert store is not None
         assert identity is not None
-        return store, identity
-
-    def _link(self, meta: BlobMeta, uri: str, store: BlobStore) -> dict[str, Any]:
-        attributes: dict[str, Any] = {
-            names.NAME: meta.name,
-            names.BLOB_URI: uri,
-            names.BLOB_DIGEST: f"sha256:{meta.sha256}",
-            names.BLOB_SIZE: meta.size,
-            names.BLOB_MEDIA_TYPE: meta.media_type,
-            names.BLOB_OUTCOME: names.OUTCOME_STORED,
-        }
-        if self._url_template is not None:
-            path = uri.removeprefix(store.uri).lstrip("/")
-            attributes[names.BLOB_URL] = self._url_template.replace("{name}", path)
-        return attributes
-
-    def _emit_file(self, name: str, link: Mapping[str, Any] | None, moment: _Moment, reason: str | None = None) -> None:
-        failed = {names.NAME: name, names.BLOB_OUTCOME: names.OUTCOME_FAILED, names.BLOB_REASON: reason or ""}
-        severity = Severity.INFO if link is not None else Severity.ERROR
-        self._emit(names.EVENT_FILE, link if link is not None else failed, moment, severity=severity)
-
-    def _moment(self, step: int | None) -> _Moment:
-        # Before the run's span there is none; not that of the time when the blob is stored.
-        span = self._writer.spans.current_context() or INVALID_SPAN_CONTEXT
-        return _Moment(self._writer.now_ns(), step, span)
-
-    def _emit(
-        self,
-        event: str,
-        attributes: Mapping[str, Any],
-        moment: _Moment,
-        *,
-        body: str | None = None,
-        severity: Severity = Severity.INFO,
-    ) -> None:
+        carrier = Carrier(store, identity.run_id, identity.attempt, self.settings.blob_url)
+        consignment = staged.consignment
+        manifest = self._staging.manifest(staged)
+        if consignment.is_file:
+            delivered = self._upload(carrier, manifest, consignment)
+        else:
+            delivered = carrier.deliver(manifest, consignment, self._clock.time_ns)
+        if delivered.reason is None:
+            self.ledger.blobs.store(consignment.uid)
+        else:
+            self._tell_failure(consignment, delivered)
         self._writer.emit(
-            event,
-            attributes,
-            body=body,
-            step=moment.step,
-            time_ns=moment.time_ns,
-            severity=severity,
-            span=moment.span,
+            consignment.event,
+            {**(consignment.attributes or {}), **delivered.attributes},
+            body=consignment.body,
+            step=consignment.step,
+            time_ns=consignment.time_ns,
+            severity=delivered.severity,
+            span=span_of(consignment),
+            uid=consignment.uid,
         )
+        # Last: whoever finds it again finds it stored, and tells the same record again.
+        self._staging.done(staged)
+
+    def _tell_failure(self, consignment: Consignment, delivered: Delivered) -> None:
+        what = "File" if consignment.is_file else "What was logged as"
+        if delivered.is_conflict:
+            self._shelf.note_conflict(consignment.name, str(delivered.reason))
+        kind = "conflict" if delivered.is_conflict else "file" if consignment.is_file else "blob"
+        self.ledger.drop(kind, 1, f"{what} {consignment.name!r} is not stored: {delivered.reason}")
+        self.ledger.blobs.fail(consignment.uid)
+
+    def _upload(self, carrier: Carrier, manifest: Path, consignment: Consignment) -> Delivered:
+        """Store a file in a span below the one that its call was made in, which may long be over."""
+        upload = self._uploads.get(consignment.uid)
+        if upload is None:
+            position = {} if consignment.step is None else {names.STEP: consignment.step}
+            attributes = {names.NAME: consignment.name, names.BLOB_OUTCOME: names.OUTCOME_FAILED} | position
+            upload = self._writer.spans.block_apart(names.SPAN_UPLOAD, attributes, span_of(consignment))
+            # One span for all attempts; what they wait for may last for hours.
+            self._uploads[consignment.uid] = upload
+        delivered = carrier.deliver(manifest, consignment, self._clock.time_ns)
+        del self._uploads[consignment.uid]
+        upload.span.set_attributes(
+            {
+                names.BLOB_SIZE: consignment.size,
+                names.BLOB_OUTCOME: delivered.attributes[names.BLOB_OUTCOME],
+            }
+        )
+        upload.end(OSError(delivered.reason) if delivered.reason is not None else None)
+        return delivered
 
 
-def _bind(function: Callable[..., None], *arguments: Any) -> Callable[[], None]:
-    return lambda: function(*arguments)
+def _epoch(moment: Moment) -> dict[str, Any]:
+    return {} if moment.epoch is None else {names.EPOCH: moment.epoch}

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from otel_logger.activity import CHECKPOINT_START
 from otel_logger.hyperparameters import Remembered
 from otel_logger.identity import Checkpoint, Identity
+from otel_logger.image_deposits import log_images
 from otel_logger.process_hooks import ProcessHooks
 from otel_logger.program_logs import ProgramLogsHandler
 from otel_logger.progress import download_progress
@@ -23,6 +24,7 @@ from otel_logger.session import Arguments, Session, open_session
 from otel_logger.settings import Settings
 from otel_logger.span_block import SpanBlock
 from otel_logger.spans import Block
+from otel_logger.table_deposits import log_table
 from otel_logger.trainer import Position, follow
 from otel_logger.trainer_events import TrainerEvents
 from otel_logger.values import key_text, text
@@ -250,7 +252,7 @@ class Destination(TrainerEvents):
         mask_class_labels: dict[int, str] | None = None,
         use_table: bool = True,
     ) -> None:
-        """Store each image as PNG in the blob store, told by one log record that links to it and shows a thumbnail.
+        """Store images and their masks without loss in the blob store, told by log records that link to them and show them.
 
         Args:
             images: one image or several: tensors or arrays of shape HW, CHW (HWC with `channels_last`) or NCHW, or a
@@ -258,22 +260,22 @@ class Destination(TrainerEvents):
             name: name of the images.
             channels_last: whether the channels are the last dimension.
             step: the step; None is the trainer's, or without a trainer none.
-            masks: segmentation masks; not stored yet, counted in `stats().dropped["mask"]`.
-            mask_class_labels: names of the masks' classes; not stored yet.
-            use_table: has no effect yet: each image has a record of its own.
+            masks: segmentation masks by name, for each image one of shape HW with a label for each pixel; see
+                `otel_logger.masks`. Each is stored exactly, and as an overlay to look at.
+            mask_class_labels: names of the labels.
+            use_table: whether several images have one record, that shows 16 of them at most, in place of one each.
         """
         session = self._sending()
         if session is None:
             return
-        name = key_text(name)
-        if masks is not None and (count := _length(masks)):
-            session.ledger.drop("mask", count, f"Masks of images are not stored yet, those of {name!r} are lost")
-        session.guard(session.deposits.log_images, images, name, channels_last, self._step(session, step))
+        step = self._step(session, step)
+        arguments = images, key_text(name), bool(channels_last), step, masks, mask_class_labels, bool(use_table)
+        session.guard(log_images, session.deposits, *arguments)
 
     def log_table(
         self, columns: list[str], rows: list[list[Any]], name: str = "Table", step: int | None = None
     ) -> None:
-        """Store a table as JSON lines in the blob store, told by a log record that links to it and previews it.
+        """Store a table in the blob store, told by a log record that links to it and shows its first rows.
 
         Args:
             columns: names of the columns.
@@ -283,7 +285,7 @@ class Destination(TrainerEvents):
         """
         session = self._sending()
         if session is not None:
-            session.guard(session.deposits.log_table, columns, rows, key_text(name), self._step(session, step))
+            session.guard(log_table, session.deposits, columns, rows, key_text(name), self._step(session, step))
 
     def upload_file(self, state: Any, remote_file_name: str, file_path: str | Path, *, overwrite: bool = False) -> None:
         """Store a file under a name; its content is that of the moment of this call.

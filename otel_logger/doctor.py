@@ -21,7 +21,7 @@ from otel_logger.launcher import describe_process, launch_seed
 from otel_logger.ranks import Ranks
 from otel_logger.resource import described_by_user
 from otel_logger.settings import Settings, unknown_variables
-from otel_logger_exporters.blob_url import parse_file_store
+from otel_logger_exporters.blob_url import BlobUrl, parse_blob_store
 from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.errors import ConfigurationError
 from otel_logger_exporters.routes import Routes, routes_from_environ
@@ -65,8 +65,14 @@ def examine(environ: Mapping[str, str], *, clock: Clock, network: Network) -> It
     else:
         yield from check_folder(configuration.directory, settings)
         if settings.blob_store is not None:
-            yield check_blob_store(Path(parse_file_store(settings.blob_store)))
+            yield _blob_store(parse_blob_store(settings.blob_store))
         yield check_unsent(configuration.directory, has_endpoint=routes is not None and bool(routes.endpoints))
+
+
+def _blob_store(url: BlobUrl) -> Finding:
+    if url.scheme == "file":
+        return check_blob_store(Path(url.place))
+    return skipped("blob store", f"{url.uri()} is not tried")
 
 
 class _Configuration:

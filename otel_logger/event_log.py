@@ -55,16 +55,19 @@ class EventLog:
         span: SpanContext | None = None,
         scope: InstrumentationScope = _SCOPE,
         is_minor: bool = False,
+        uid: str | None = None,
     ) -> None:
         """Record an event, whose body and attributes are plain data; never raises.
 
         `time_ns` and `span` are those of the moment it tells of, where that is not now. One of another `scope` than
-        ours has no name. What `is_minor` is given up first as the bound on unsent data comes near.
+        ours has no name. What `is_minor` is given up first as the bound on unsent data comes near. `uid` is its identity
+        where that was known before.
         """
         if self._outbox.journal(Signal.LOGS) is None:
             return
         # First, as a limit of attributes keeps those: the uid is what a record that is sent twice is known by.
-        identity = {LOG_RECORD_UID: uuid.UUID(bytes=random_bytes(16), version=4).hex, PROCESS_PID: os.getpid()}
+        uid = uid or uuid.UUID(bytes=random_bytes(16), version=4).hex
+        identity = {LOG_RECORD_UID: uid, PROCESS_PID: os.getpid()}
         event = Event(
             name=name,
             time_ns=self._clock.time_ns() if time_ns is None else time_ns,

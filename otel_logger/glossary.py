@@ -178,7 +178,13 @@ METRICS: Final = (
         _A_PROCESS,
         "values that gave way to a later one of the same series and millisecond",
     ),
-    _sum(names.SELF_BLOBS, "{blob}", _A_PROCESS, "images, tables and files in the blob store"),
+    _sum(names.SELF_BLOB_STORED, "{blob}", _A_PROCESS, "images, tables and files that were stored"),
+    _sum(names.SELF_BLOB_SIZE, "By", _A_PROCESS, "bytes of those"),
+    _sum(names.SELF_BLOB_FAILED, "{blob}", _A_PROCESS, "images, tables and files that could not be stored as asked"),
+    _sum(names.SELF_BLOB_RETRIES, "{attempt}", _A_PROCESS, "attempts to store that failed, and are made again"),
+    _gauge(names.SELF_BLOB_WAITING, "{blob}", _A_PROCESS, "what is on disk to be stored"),
+    _gauge(names.SELF_BLOB_WAITING_SIZE, "By", _A_PROCESS, "bytes of that"),
+    _gauge(names.SELF_BLOB_AGE, "s", _A_PROCESS, "age of what has waited longest for the store, 0 when nothing waits"),
     _gauge(
         names.SELF_SIZE,
         "By",
@@ -256,13 +262,17 @@ PROGRAM_LOG: Final = (
 _BLOB = (
     names.NAME,
     names.BLOB_URI,
-    names.BLOB_URL,
+    names.URL_FULL,
     names.BLOB_DIGEST,
     names.BLOB_SIZE,
     names.BLOB_MEDIA_TYPE,
     names.BLOB_OUTCOME,
-    names.BLOB_REASON,
+    names.BLOB_DURATION,
+    names.EPOCH,
 )
+
+_FAILURE = (names.BLOB_REASON,)
+_MASKS = (names.MASK_NAMES, names.MASK_LABELS)
 
 EVENTS: Final = (
     _event(names.EVENT_RUN_START, "the run begins; again once it is known which run it is"),
@@ -293,9 +303,20 @@ EVENTS: Final = (
     ),
     _event(
         names.EVENT_IMAGE,
-        "an image was stored",
-        body="a thumbnail as data URI",
-        carries=(names.IMAGE_INDEX, names.IMAGE_COUNT, names.IMAGE_WIDTH, names.IMAGE_HEIGHT, *_BLOB),
+        "an image was stored with its masks, or several as a gallery",
+        body="a thumbnail as data URI, masks beside it; of a gallery 16 of its images",
+        carries=(
+            names.IMAGE_INDEX,
+            names.IMAGE_COUNT,
+            names.IMAGE_WIDTH,
+            names.IMAGE_HEIGHT,
+            names.IMAGE_URIS,
+            names.MASK_URIS,
+            names.MASK_ENCODINGS,
+            names.OVERLAY_URIS,
+            *_MASKS,
+            *_BLOB,
+        ),
     ),
     _event(
         names.EVENT_TABLE,
@@ -303,7 +324,11 @@ EVENTS: Final = (
         body="its first rows as JSON lines, up to 8 KiB",
         carries=(names.TABLE_ROWS, names.TABLE_COLUMNS, *_BLOB),
     ),
-    _event(names.EVENT_FILE, "a file was stored, or could not be", carries=_BLOB),
+    _event(
+        names.EVENT_FILE,
+        "a file was stored, or could not be",
+        carries=(names.FILE_NAME, names.FILE_SIZE, names.BLOB_REPLACED_ATTEMPT, *_BLOB, *_FAILURE),
+    ),
 )
 
 EVERY_SPAN: Final = (names.SPAN_PART,)

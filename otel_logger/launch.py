@@ -4,7 +4,7 @@ import os
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ class Launch:
     the user's resource and trace context, how spans are sampled and what data is limited to, and notes for the user.
 
     `script` is the name of the program, which names a run that nobody named; `found` are attributes of the resource
-    that were detected; `seed` and `mark` tell this launch from others.
+    that were detected; `seed` and `mark` tell this launch from others; `environ` has what opens the blob store.
     """
 
     settings: Settings
@@ -49,6 +49,8 @@ class Launch:
     host: str
     script: str
     notes: tuple[str, ...]
+    # Holds keys of the store.
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def read_launch(environ: Mapping[str, str], settings: Settings | None) -> Launch:
@@ -95,6 +97,7 @@ def read_launch(environ: Mapping[str, str], settings: Settings | None) -> Launch
         host=host,
         script=_script(sys.argv),
         notes=notes,
+        environ=dict(environ),
     )
 
 

@@ -18,7 +18,13 @@ WAITING: Final = Instrument(names.SELF_WAITING, _ITEMS)
 DROPPED: Final = Instrument(names.SELF_DROPPED, _ITEMS, is_sum=True)
 ADJUSTED: Final = Instrument(names.SELF_ADJUSTED, _ITEMS, is_sum=True)
 COALESCED: Final = Instrument(names.SELF_COALESCED, _ITEMS, is_sum=True)
-BLOBS: Final = Instrument(names.SELF_BLOBS, "{blob}", is_sum=True)
+BLOB_STORED: Final = Instrument(names.SELF_BLOB_STORED, "{blob}", is_sum=True)
+BLOB_SIZE: Final = Instrument(names.SELF_BLOB_SIZE, "By", is_sum=True)
+BLOB_FAILED: Final = Instrument(names.SELF_BLOB_FAILED, "{blob}", is_sum=True)
+BLOB_RETRIES: Final = Instrument(names.SELF_BLOB_RETRIES, "{attempt}", is_sum=True)
+BLOB_WAITING: Final = Instrument(names.SELF_BLOB_WAITING, "{blob}")
+BLOB_WAITING_SIZE: Final = Instrument(names.SELF_BLOB_WAITING_SIZE, "By")
+BLOB_AGE: Final = Instrument(names.SELF_BLOB_AGE, "s")
 SIZE: Final = Instrument(names.SELF_SIZE, "By")
 AGE: Final = Instrument(names.SELF_AGE, "s")
 
@@ -33,7 +39,13 @@ def measure_delivery(stats: Stats) -> list[Measurement]:
         _by(names.SELF_REASON, DROPPED, stats.dropped),
         _by(names.SELF_REASON, ADJUSTED, stats.adjusted),
         Measurement(COALESCED, {(): stats.coalesced}),
-        Measurement(BLOBS, {(): stats.blobs}),
+        Measurement(BLOB_STORED, {(): stats.blobs.stored}),
+        Measurement(BLOB_SIZE, {(): stats.blobs.bytes_stored}),
+        Measurement(BLOB_FAILED, {(): stats.blobs.failed}),
+        Measurement(BLOB_RETRIES, {(): stats.blobs.retries}),
+        Measurement(BLOB_WAITING, {(): stats.blobs.waiting}),
+        Measurement(BLOB_WAITING_SIZE, {(): stats.blobs.bytes_waiting}),
+        Measurement(BLOB_AGE, {(): stats.blobs.oldest or 0.0}),
         Measurement(SIZE, {(): stats.bytes_on_disk}),
         Measurement(AGE, {(): stats.oldest or 0.0}),
     ]

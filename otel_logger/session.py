@@ -117,10 +117,10 @@ class Session:
         except BaseException:
             self._stop_scraping()
             raise
-        self.deposits = Deposits(self.writer, clock)
+        self.deposits = Deposits(self.writer, position, clock)
         self._program_logs = ProgramLogs(self.writer.emit, self.ledger, self.writer.redactor, self.writer.step)
         self._log_hook: LogHook | None = None
-        self._adopter = Adopter(launch, clock, _log)
+        self._adopter = Adopter(launch, clock, _log, self.deposits.courier.exclusive)
         self.writer.on_settled.append(lambda: self._adopter.start(self.writer.folder.parent, self.writer.folder))
         self._is_named = run_name is not None or run_id is not None
         self._hooks = hooks

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from otel_logger_exporters.blob_url import parse_file_store
+from otel_logger_exporters.blob_url import parse_blob_store
 from otel_logger_exporters.envvars import read_choice, read_int, read_list, read_path, read_text
 from otel_logger_exporters.errors import ConfigurationError
 
@@ -22,6 +22,8 @@ CHOICES = {
     "time_resolution": ("ms", "ns"),
     "signals": ("on", "off"),
     "program_logs": ("off", "debug", "info", "warning", "error"),
+    "image_format": ("png", "webp"),
+    "table_format": ("jsonl", "parquet"),
 }
 
 NUMBERS = {
@@ -30,6 +32,7 @@ NUMBERS = {
     "batch_spans": ("spans per second", 0, 1_000_000),
     "journal_max_bytes": ("bytes", 2**20, 2**62),
     "min_free_bytes": ("bytes", 0, 2**62),
+    "stage_max_bytes": ("bytes", 2**20, 2**62),
     "heartbeat_interval": ("ms", 100, 3_600_000),
     "scrape_linger": ("ms", 0, 3_600_000),
 }
@@ -65,8 +68,13 @@ class Settings:
         and events last.
         What is kept without an endpoint has no bound.
     min_free_bytes: bytes of the file system that are left free; None is the smaller of 1 GiB and 5 % of it.
-    blob_store: URL of the store of images, tables and files; None is `blobs` in the run's folder.
+    stage_max_bytes: bytes of images, tables and files that wait on disk for the blob store at most, for each process;
+        what comes beyond is lost, counted, and told by a record.
+    blob_store: URL of the store of images, tables and files, such as `s3://bucket/prefix`; None is `blobs` in the run's
+        folder.
     blob_url: template of a browsable URL, in which `{name}` is the object's path in the store.
+    image_format: how images are stored, without loss: `png`, or `webp`, which is smaller.
+    table_format: how tables are stored: `jsonl`, JSON lines compressed with gzip, or `parquet`, which needs pyarrow.
     trace_events: what `log_traces` makes: events of the current `span`, `log` records, or `both`.
     batch_spans: batches per second that have spans, with the loading of their data and their passes; what is traced
         in one that has none becomes a log record.
@@ -94,8 +102,11 @@ class Settings:
     shutdown_timeout: int = 10_000
     journal_max_bytes: int = 2**30
     min_free_bytes: int | None = None
+    stage_max_bytes: int = 64 * 2**30
     blob_store: str | None = None
     blob_url: str | None = None
+    image_format: str = "png"
+    table_format: str = "jsonl"
     trace_events: str = "span"
     batch_spans: int = 1
     step_series: str = "metric"
@@ -143,7 +154,7 @@ class Settings:
                 msg = f"Settings({field}={value!r}): give a whole number of {unit} from {least} to {greatest}"
                 raise ConfigurationError(msg)
         if self.blob_store is not None:
-            parse_file_store(self.blob_store)
+            parse_blob_store(self.blob_store)
         if self.scrape_auth is not None and not all(self.scrape_auth.partition(":")):
             msg = f"{variable('scrape_auth')} is not understood, its value is not shown: give user:password"
             raise ConfigurationError(msg)

@@ -13,6 +13,7 @@ from rich.text import Text
 from otel_logger import readable
 from otel_logger.announce import shown
 from otel_logger.launch import Launch, read_launch
+from otel_logger.leftovers import bytes_staged
 from otel_logger.syncing import Errand, Synced, writers_below
 from otel_logger_exporters.clock import SystemClock
 from otel_logger_exporters.errors import ConfigurationError
@@ -26,10 +27,10 @@ def run_sync(environ: Mapping[str, str], path: Path | None, *, timeout: float, a
     ConfigurationError when there is no endpoint to send to, FileNotFoundError when there is no run.
     """
     launch = read_launch(environ, None)
-    if not launch.routes.endpoints:
+    writers = writers_below(path if path is not None else launch.directory)
+    if not launch.routes.endpoints and not any(bytes_staged(folder) for folder, _ in writers):
         msg = "OTEL_EXPORTER_OTLP_ENDPOINT is not set: set it to where the data is to go, such as http://localhost:4318"
         raise ConfigurationError(msg)
-    writers = writers_below(path if path is not None else launch.directory)
     # On standard error, so that what is printed can be piped.
     with _progress() as progress:
         errand = Errand(
@@ -69,5 +70,5 @@ def _print(results: list[Synced], launch: Launch) -> None:
         if result.reason is not None:
             # No markup: a server's words may hold brackets.
             console.print(Text.assemble((shown(result.folder), "red"), f": {result.reason}"), soft_wrap=True)
-    where = sorted({endpoint.describe() for endpoint in launch.routes.endpoints.values()})
+    where = sorted({endpoint.describe() for endpoint in launch.routes.endpoints.values()}) or ["the blob store alone"]
     console.print(f"to {', '.join(where)}", markup=False)

@@ -2,9 +2,10 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from math import isinf
 from pathlib import Path
 
 from otel_logger.conventions import SCOPE_VERSION
@@ -12,8 +13,10 @@ from otel_logger.deaths import LastSign, last_sign, tell_death
 from otel_logger.folders import WriterFile, own_writers, runs_below
 from otel_logger.hyperparameters import resource_part
 from otel_logger.launch import Launch
+from otel_logger.leftovers import Exclusive, Leftovers, bytes_staged
 from otel_logger.vocabulary import metric_vocabulary
 from otel_logger_exporters.adoption import deliver, read_legacy, tidy
+from otel_logger_exporters.backoff import CONFIGURATION_INTERVAL, Backoff
 from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.decoding import decode_resource
 from otel_logger_exporters.encoder import batch_encoder
@@ -37,7 +40,8 @@ __all__ = ["Errand", "Synced", "writers_below"]
 class Synced:
     """What became of one writer's folder: items sent by signal, bytes that are left, and why, if they are.
 
-    `retry_in` is set where the writer may be alive: after how many seconds without a sign of it that is decided.
+    `retry_in` is set where the writer may be alive, after how many seconds without a sign of it that is decided; and
+    where the blob store does not take what waits for it.
     """
 
     folder: Path
@@ -68,7 +72,7 @@ class Errand:
     """How folders are sent: to the endpoints of `launch`, each for `timeout` seconds.
 
     `wait` is called with the seconds until the next attempt, `advance` with the bytes that are done; what they raise
-    ends the errand, with everything acknowledged so far marked.
+    ends the errand, with everything acknowledged so far marked. `exclusive` as in `Leftovers`.
     """
 
     launch: Launch
@@ -77,10 +81,12 @@ class Errand:
     timeout: float
     log: logging.Logger
     advance: Callable[[int], None] = lambda count: None
+    exclusive: Exclusive = lambda key: nullcontext()  # noqa: E731
 
     def waiting(self, folder: Path) -> int:
-        """Return the bytes of a writer's folder that have an endpoint and are not acknowledged."""
-        return sum(JournalReader(folder, signal, keep=True).unread for signal in self.launch.routes.endpoints)
+        """Return the bytes of a writer's folder that have an endpoint and are not acknowledged, or are to be stored."""
+        unread = sum(JournalReader(folder, signal, keep=True).unread for signal in self.launch.routes.endpoints)
+        return unread + bytes_staged(folder)
 
     def is_due(self, folder: Path, writer: WriterFile) -> bool:
         """Tell whether a writer's folder holds journals to be deleted, which is so until all of them is sent."""
@@ -125,8 +131,32 @@ class Errand:
             return writer
 
     def _send(self, folder: Path, writer: WriterFile) -> Synced:
-        ledger = Ledger(self.clock, self.log)
+        """Store what waits for the blob store, and send the journals, which then tell of it."""
         deadline = self.clock.monotonic() + self.timeout
+        leftovers = Leftovers(folder, writer, self.launch, self.clock, self.exclusive)
+        backoff = Backoff()
+        is_stored = leftovers.store(self.advance)
+        result = self._send_journals(folder, writer, deadline)
+        while not is_stored and not isinf(self.timeout):
+            pause = backoff.next()
+            if self.clock.monotonic() + pause >= deadline:
+                break
+            self.wait(pause)
+            is_stored = leftovers.store(self.advance)
+            again = self._send_journals(folder, writer, deadline)
+            sent = {name: result.sent.get(name, 0) + again.sent.get(name, 0) for name in (*result.sent, *again.sent)}
+            result = replace(again, sent=sent)
+        if leftovers.stored or leftovers.failed:
+            result = replace(result, sent={**result.sent, "blobs": leftovers.stored})
+        if leftovers.failed and result.reason is None:
+            result = replace(result, reason=f"{leftovers.failed} blobs could not be stored, their records say why")
+        if not is_stored:
+            reason = "; ".join(filter(None, (leftovers.reason, result.reason)))
+            result = replace(result, reason=reason, left_bytes=self.waiting(folder), retry_in=CONFIGURATION_INTERVAL)
+        return result
+
+    def _send_journals(self, folder: Path, writer: WriterFile, deadline: float) -> Synced:
+        ledger = Ledger(self.clock, self.log)
         complete = True
         for signal, endpoint in self.launch.routes.endpoints.items():
             lane = self._lane(folder, writer, signal, endpoint, ledger)

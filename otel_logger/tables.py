@@ -1,89 +1,120 @@
-"""Tables as users pass them, and the JSON lines that they become.
+"""Tables as users pass them: copied on the caller's thread, named and shown on a background thread.
 
-`snapshot_table` copies on the caller's thread; `encode_jsonl` and `preview` do the rest on a background thread. No cell
-is so bad that it costs its table: what JSON does not know is written as text.
+What a table is stored as is in `table_files.py`. No cell is so bad that it costs its table: what JSON does not know is
+written as text.
 """
 
-import base64
-import json
-import math
-from collections.abc import Iterable, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, time
+from itertools import chain, islice
 from typing import Any
 
-__all__ = ["PREVIEW_BYTES", "Table", "column_names", "encode_jsonl", "preview", "snapshot_table"]
+from otel_logger.devices import keep_on_device
+from otel_logger.table_cells import ATOMS, Deferred, as_utf8, json_pieces, string_text, text_of
+from otel_logger.table_copies import CellCopies, Keep, unique
+
+__all__ = ["PREVIEW_BYTES", "RESERVED_NAME", "Rows", "Table", "column_names", "preview", "snapshot_table"]
 
 PREVIEW_BYTES = 8192
 
-# Readers take larger ones for floats, or refuse the line.
-_INTEGERS = range(-(2**63), 2**64)
-_DEPTH = 32
+RESERVED_NAME = "otel_logger.table"
+"""The name that no column has, so that the line that tells the columns is no row; see `table_schema.py`."""
+
 _PREVIEW_CELL = 200
-_UNCHANGEABLE = (str, int, float, bool, type(None), bytes)
-# JSON allows them inside strings, but to `str.splitlines` each ends a line.
-_LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+# Calls that are no bytecode hold the interpreter's lock until they return: they are given this much at once.
+_ROWS = 1024
+_CELLS = 2**14
+_BYTES_PER_CELL = 64
+
+_Chunk = tuple[tuple[object, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of a table in chunks; iterating gives the rows one by one.
+
+    Chunks keep other threads running: the garbage collector does not visit tuples that hold nothing it could free, and a
+    million rows are given back a chunk at a time.
+    """
+
+    __slots__ = ("_count", "chunks", "width")
+
+    def __init__(self, chunks: Iterable[_Chunk] = ()) -> None:
+        self.chunks: list[_Chunk] = []
+        self.width = 0
+        """Cells of the longest row."""
+        self._count = 0
+        for chunk in chunks:
+            self.chunks.append(chunk)
+            self.width = max(self.width, max(map(len, chunk), default=0))
+            self._count += len(chunk)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self._count
+
+    def __iter__(self) -> Iterator[tuple[object, ...]]:
+        """Return the rows, first to last."""
+        return chain.from_iterable(self.chunks)
+
+    def __del__(self) -> None:
+        """Give the memory back in pieces."""
+        while self.chunks:
+            self.chunks.pop()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Table:
     """A table that nobody changes any more: its columns as given, and rows of whatever length they have."""
 
     columns: tuple[str, ...]
-    rows: tuple[tuple[object, ...], ...]
+    rows: Rows
+    size: int = 0
+    """About how many bytes it holds."""
 
 
-def snapshot_table(columns: object, rows: object) -> Table:
+def snapshot_table(columns: object, rows: object, keep: Keep = keep_on_device) -> Table:
     """Copy a table so that later changes of its lists, and of what is in its cells, do not reach the copy.
 
-    Tensors in cells are copied to the host. A row that is a string, a dictionary or no collection is one cell.
-    ValueError when `rows` is nothing that has rows.
+    A row that is a string, a dictionary or no collection is one cell. `rows` may also be a data frame of pandas or
+    polars or a table of pyarrow, whose columns are taken where `columns` is None or empty, or an array. Arrays, tensors
+    and images in cells are copied as they are; tensors on a device stay there, copied by `keep`, and are waited for
+    when they are first read. ValueError when `rows` is nothing that has rows.
     """
-    return Table(tuple(_text(column) for column in _items(columns)), tuple(_row(row) for row in _rows(rows)))
+    names = tuple(text_of(column) for column in _items(columns)) or _frame_columns(rows)
+    copies = CellCopies()
+    copied = Rows(_chunks(_rows(rows), copies))
+    copies.keep_on_device(keep)
+    return Table(names, copied, copies.size + _BYTES_PER_CELL * len(copied) * max(1, len(names), copied.width))
 
 
 def column_names(table: Table) -> list[str]:
     """The names under which a table's cells are written, each of them once.
 
     Cells beyond the last column are in `column_<n>`, counted from 1. Of equal names the first keeps it, each other gets
-    the first of `name_2`, `name_3`... that no column has.
+    the first of `name_2`, `name_3`... that no column has. A column named `otel_logger.table` is `otel_logger.table_2`.
     """
-    width = max((len(row) for row in table.rows), default=0)
-    extra = [f"column_{n}" for n in range(len(table.columns) + 1, width + 1)]
-    return _unique([*table.columns, *extra])
-
-
-def encode_jsonl(table: Table) -> bytes:
-    """A table as JSON lines: for each row one object with all columns in their order (`pandas.read_json(lines=True)`).
-
-    Missing cells are null. Numbers, strings, booleans, None, lists and dictionaries are themselves, NaN and infinities
-    the strings "NaN", "Infinity" and "-Infinity", integers beyond 64 bits strings, values of NumPy and PyTorch lists
-    and numbers, dates and times ISO 8601, bytes base64, sets sorted lists, anything else its `str()`. What contains
-    itself, or is nested more than 32 deep, ends in "...". A table without rows is no bytes at all: its columns are in
-    `Table.columns`.
-    """
-    names = column_names(table)
-    return b"".join(_encode(_line(names, row)) + b"\n" for row in table.rows)
+    extra = [f"column_{n}" for n in range(len(table.columns) + 1, table.rows.width + 1)]
+    return unique([*table.columns, *extra], frozenset({RESERVED_NAME}))
 
 
 def preview(table: Table, rows: int = 10, limit: int = PREVIEW_BYTES) -> str:
     """The first rows as JSON lines, as many whole ones as fit into `limit` bytes.
 
-    A cell of over 200 characters is cut and becomes a string that ends in an ellipsis. When not even the first row
-    fits, it is cut behind the last column that does.
+    A cell of over 200 characters is cut and becomes a string that ends in an ellipsis; of an image only that it is one
+    is told. When not even the first row fits, it is cut behind the last column that does.
     """
-    names = column_names(table)
+    keys = [string_text(name) for name in column_names(table)]
     lines: list[bytes] = []
-    for row in table.rows[:rows]:
-        line = {name: _shortened(cell) for name, cell in _line(names, row).items()}
-        encoded = _encode(line) + b"\n"
-        if len(encoded) > limit:
+    for row in islice(table.rows, rows):
+        cells = [*map(_shortened, row), *["null"] * (len(keys) - len(row))]
+        members = [as_utf8(f"{key}: {cell}") for key, cell in zip(keys, cells, strict=True)]
+        line = b"{%b}\n" % b", ".join(members)
+        if len(line) > limit:
             if not lines:
-                lines.append(_fitting(line, limit))
+                lines.append(_fitting(members, limit))
             break
-        lines.append(encoded)
-        limit -= len(encoded)
+        lines.append(line)
+        limit -= len(line)
     return b"".join(lines).decode("utf-8")
 
 
@@ -95,21 +126,58 @@ def _items(value: object) -> Iterable[object]:
     return value
 
 
-def _rows(rows: object) -> list[object]:
+def _frame_columns(rows: Any) -> tuple[str, ...]:
+    if _frame_rows(rows) is None:
+        return ()
+    # A table of pyarrow has its columns' content under the name that frames have for their names.
+    found = getattr(rows, "column_names", None)
+    return tuple(text_of(name) for name in (rows.columns if found is None else found))
+
+
+def _frame_rows(rows: Any) -> Iterable[object] | None:
+    """Return the rows of a data frame of pandas or polars, or of a table of pyarrow, or None."""
+    if callable(getattr(rows, "itertuples", None)):
+        plain: Iterable[object] = rows.itertuples(index=False, name=None)
+        return plain
+    if callable(getattr(rows, "iter_rows", None)):
+        plain = rows.iter_rows()
+        return plain
+    if callable(getattr(rows, "to_batches", None)):
+        batches = rows.to_batches(max_chunksize=_ROWS)
+        return (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    return None
+
+
+def _rows(rows: object) -> Iterable[object]:
+    frame = _frame_rows(rows)
+    if frame is not None:
+        return frame
     if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
         msg = f"not a table: rows of {type(rows).__name__}; use a list of lists"
         raise ValueError(msg)
+    return rows
+
+
+def _chunks(rows: Iterable[object], copies: CellCopies) -> Iterator[_Chunk]:
+    count = 16
     try:
-        return list(rows)
+        iterator = iter(rows)
+        while piece := tuple(islice(iterator, count)):
+            chunk = _chunk(piece, copies)
+            count = max(1, min(_ROWS, _CELLS // max(1, len(chunk[-1]))))
+            yield chunk
     except Exception as error:
         msg = f"not a table: its rows cannot be read ({type(error).__name__}: {error})"
         raise ValueError(msg) from None
 
 
-def _row(row: object) -> tuple[object, ...]:
-    if not isinstance(row, (list, tuple)):
-        row = _cells(row)
-    return tuple(cell if type(cell) in _UNCHANGEABLE else _plain(cell) for cell in row)
+def _chunk(rows: Sequence[Any], copies: CellCopies) -> _Chunk:
+    if not {list, tuple}.issuperset(map(type, rows)):
+        rows = [row if isinstance(row, (list, tuple)) else _cells(row) for row in rows]
+    chunk = tuple(map(tuple, rows))
+    if ATOMS.keys() >= set(map(type, chain.from_iterable(chunk))):
+        return chunk
+    return tuple([copies.row(row) for row in chunk])
 
 
 def _cells(row: object) -> list[object]:
@@ -121,118 +189,25 @@ def _cells(row: object) -> list[object]:
     return [row]
 
 
-def _line(names: list[str], row: tuple[object, ...]) -> dict[str, object]:
-    padded = [*row, *[None] * (len(names) - len(row))]
-    return {name: _plain(cell) for name, cell in zip(names, padded, strict=True)}
+def _shortened(cell: object) -> str:
+    if isinstance(cell, Deferred) and cell.hint is not None:
+        return string_text(cell.hint)
+    if isinstance(cell, str):
+        return string_text(cell if len(cell) <= _PREVIEW_CELL else f"{cell[:_PREVIEW_CELL]}…")
+    text = ""
+    for piece in json_pieces(cell):
+        text += piece
+        if len(text) > _PREVIEW_CELL:
+            return string_text(f"{text[:_PREVIEW_CELL]}…")
+    return text
 
 
-def _encode(line: object) -> bytes:
-    text = json.dumps(line, ensure_ascii=False, allow_nan=False).translate(_LINE_ENDS)
-    # Half a surrogate pair is no UTF-8, but written with a backslash it is JSON.
-    return text.encode("utf-8", "backslashreplace")
-
-
-def _plain(value: object, within: tuple[int, ...] = ()) -> object:
-    try:
-        return _converted(value, within)
-    except Exception:  # user code runs here: properties, iterators, __str__
-        return _text(value)
-
-
-def _converted(value: Any, within: tuple[int, ...]) -> object:
-    if value is None or value is True or value is False:
-        return value
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, int):
-        return _integer(int(value))
-    if isinstance(value, float):
-        return _number(float(value))
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return base64.b64encode(value).decode("ascii")
-    if isinstance(value, (date, time)):
-        return value.isoformat()
-    if id(value) in within or len(within) >= _DEPTH:
-        return "..."
-    return _nested(value, (*within, id(value)))
-
-
-def _nested(value: Any, within: tuple[int, ...]) -> object:
-    if isinstance(value, Mapping):
-        keys = _unique([_text(key) for key in value])
-        return dict(zip(keys, [_plain(cell, within) for cell in value.values()], strict=True))
-    if isinstance(value, (list, tuple)):
-        return [_plain(cell, within) for cell in value]
-    if isinstance(value, AbstractSet):
-        return sorted((_plain(cell, within) for cell in value), key=_encode)
-    if callable(getattr(value, "tolist", None)):
-        return _array(value, within)
-    return _text(value)
-
-
-def _array(value: Any, within: tuple[int, ...]) -> object:
-    # NumPy, PyTorch, pandas and `array` share this method; none of them is worth an import.
-    if getattr(getattr(value, "dtype", None), "kind", "") in ("m", "M"):
-        # Nanoseconds would come as bare integers.
-        value = value.astype(str)
-    plain = value.tolist()
-    if type(plain) is type(value):
-        # A long double is a list of itself.
-        return _number(float(plain))
-    return _plain(plain, within)
-
-
-def _integer(value: int) -> int | str:
-    if value in _INTEGERS:
-        return value
-    try:
-        return str(value)
-    except ValueError:  # Python refuses thousands of digits
-        return hex(value)
-
-
-def _number(value: float) -> float | str:
-    if math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-
-def _text(value: object) -> str:
-    try:
-        return str.__str__(str(value))
-    except Exception:  # a broken __str__ is no reason to lose a cell
-        return f"<{type(value).__name__}>"
-
-
-def _unique(names: list[str]) -> list[str]:
-    taken = set(names)
-    if len(taken) == len(names):
-        return names
-    result: list[str] = []
-    uses: dict[str, int] = {}
-    for name in names:
-        uses[name] = uses.get(name, 0) + 1
-        candidate = name
-        while uses[name] > 1 and candidate in taken:
-            candidate = f"{name}_{uses[name]}"
-            uses[name] += candidate in taken
-        taken.add(candidate)
-        result.append(candidate)
-    return result
-
-
-def _shortened(cell: object) -> object:
-    text = cell if isinstance(cell, str) else _encode(cell).decode("utf-8")
-    return cell if len(text) <= _PREVIEW_CELL else f"{text[:_PREVIEW_CELL]}…"
-
-
-def _fitting(line: dict[str, object], limit: int) -> bytes:
-    fits = b""
-    head: dict[str, object] = {}
-    for name, cell in line.items():
-        head[name] = cell
-        encoded = _encode(head) + b"\n"
-        if len(encoded) > limit:
+def _fitting(members: Sequence[bytes], limit: int) -> bytes:
+    size = len(b"{}\n")
+    fitting: list[bytes] = []
+    for member in members:
+        size += len(member) + (len(b", ") if fitting else 0)
+        if size > limit:
             break
-        fits = encoded
-    return fits
+        fitting.append(member)
+    return b"{%b}\n" % b", ".join(fitting) if fitting else b""

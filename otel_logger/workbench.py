@@ -1,4 +1,4 @@
-"""The workbench, a background thread for what is too slow for the training's: encoding images, storing files."""
+"""The workbench, a background thread for what is too slow for the training's: encoding images and tables."""
 
 import contextlib
 import sys
@@ -17,14 +17,13 @@ training's."""
 
 
 class Workbench:
-    """Does jobs one after another, in order, once `is_open` says that it may.
+    """Does jobs one after another, in order.
 
     The thread is a daemon and starts with the first job: a logger that stores nothing has none. Where none can be
     started, as at the exit of the interpreter since Python 3.12, `drain` does the jobs itself.
     """
 
-    def __init__(self, is_open: Callable[[], bool], clock: Clock, ledger: Ledger) -> None:
-        self._is_open = is_open
+    def __init__(self, clock: Clock, ledger: Ledger) -> None:
         self._clock = clock
         self._ledger = ledger
         self._changed = threading.Condition()
@@ -42,17 +41,12 @@ class Workbench:
             self._jobs.append((job, size))
             self._bytes += size
             if self._thread is None:
-                thread = threading.Thread(target=self._run, name="otel_logger blobs", daemon=True)
+                thread = threading.Thread(target=self._run, name="otel_logger encoder", daemon=True)
                 with contextlib.suppress(RuntimeError):
                     thread.start()
                     self._thread = thread
             self._changed.notify_all()
             return True
-
-    def wake(self) -> None:
-        """Look again whether work may begin."""
-        with self._changed:
-            self._changed.notify_all()
 
     def drain(self, timeout: float) -> int:
         """Wait until all jobs are done, at most `timeout` seconds; return how many are left."""
@@ -66,7 +60,7 @@ class Workbench:
             return len(self._jobs)
         with self._changed:
             self._changed.notify_all()
-            while (self._jobs or self._busy) and self._is_open() and not sys.is_finalizing():
+            while (self._jobs or self._busy) and not sys.is_finalizing():
                 remaining = deadline - self._clock.monotonic()
                 is_over = self._thread is None or not self._thread.is_alive() or (self._stopped and not self._busy)
                 if remaining <= 0 or is_over:
@@ -84,7 +78,7 @@ class Workbench:
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not self._stopped and not (self._jobs and self._is_open()):
+                while not (self._stopped or self._jobs):
                     self._changed.wait()
                 if self._stopped:
                     return
@@ -92,7 +86,7 @@ class Workbench:
 
     def _do_next(self) -> bool:
         with self._changed:
-            if self._stopped or not self._jobs or not self._is_open():
+            if self._stopped or not self._jobs:
                 return False
             job, size = self._jobs.popleft()
             self._busy = True
@@ -100,7 +94,7 @@ class Workbench:
             job()
         except BaseException as error:
             # BaseException: a panic of Rust code is one, and would end the thread with all that waits.
-            self._ledger.drop("blob", 1, f"An image, table or file could not be stored: {error!r}")
+            self._ledger.drop("blob", 1, f"An image or table could not be encoded: {error!r}")
         # Dropped before the wait for the next: a job holds its snapshot.
         del job
         with self._changed:

@@ -29,6 +29,9 @@ CLEARED_NAMES = (
 # The first import of Composer and torch alone takes several seconds, on a busy machine many.
 COMPOSER_TIMEOUT_SECONDS = 180
 
+# Its assertions are those of the test modules that run it.
+pytest.register_assert_rewrite("tests.blob_contract")
+
 SKIPPED = pytest.StashKey[list[str]]()
 SKIPPED_MODULES = pytest.StashKey[list[str]]()
 

@@ -18,6 +18,8 @@ EXPORTERS = [
     {
         "",
         "answers",
+        "backoff",
+        "blob_counts",
         "blob_files",
         "blob_meta",
         "blob_names",
@@ -30,6 +32,7 @@ EXPORTERS = [
     }
     | {"measurements", "payloads", "records", "signals", "upkeep", "watermarks"},
     {
+        "blob_probe",
         "blob_url",
         "certificates",
         "deadline",
@@ -40,8 +43,10 @@ EXPORTERS = [
         "rejected",
         "responses",
     }
-    | {"console", "resolver", "rows", "scrape_names", "scrape_server", "segments", "space"},
-    {"proxies", "scrape_address", "scrape_families", "scrape_security", "sockets"},
+    | {"file_store", "object_errors", "object_meta"}
+    | {"console", "hidden_folder", "resolver", "rows", "scrape_names", "scrape_server", "segments", "space"},
+    {"object_options", "private_copy", "proxies", "scrape_address", "scrape_families", "scrape_security", "sockets"},
+    {"consignments", "courier", "file_store"},
     {
         "blob_store",
         "detectors",
@@ -88,13 +93,15 @@ LOGGER = [
         "settings",
     }
     | {"spans", "workbench"},
-    {"doctor_door", "overview", "recorder", "resource", "shelf", "trainer", "vocabulary", "writer_folder", "event_log"}
+    {"doctor_door", "overview", "recorder", "resource", "trainer", "vocabulary", "writer_folder", "event_log"}
     | {"span_block", "trace_log", "hyperparameter_events", "hyperparameter_memory", "program_logs"}
     | {"attribute_glossary"},
-    {"announce", "contents", "doctor_connection", "launch", "liveness"},
-    {"hyperparameter_log", "settling", "vitals"},
+    {"announce", "contents", "delivery", "doctor_connection", "launch", "liveness", "staging"},
+    {"hyperparameter_log", "leftovers", "settling", "shelf", "vitals"},
     {"doctor_endpoint", "doctor_folder", "scraping", "syncing", "writer"},
-    {"adopter", "deposits", "doctor_scrape"},
+    {"adopter", "doctor_scrape", "places"},
+    {"deposits"},
+    {"image_deposits", "table_deposits"},
     {"doctor", "session"},
     {"destination"},
     {"composer", "logger"},
@@ -113,14 +120,15 @@ OWNERS = {
     "torch": {"otel_logger.devices"},
     "lightning": set(),
     "transformers": set(),
-    "obstore": set(),
+    "obstore": {"otel_logger_exporters.object_client"},
+    "boto3": {"otel_logger_exporters.object_client"},
     "prometheus_client": {"otel_logger_exporters.scrape_page"},
     "grpc": {"otel_logger_exporters.grpc_transport"},
     "urllib3": {"otel_logger_exporters.http_pool", "otel_logger_exporters.http_transport"},
     "PIL": {"otel_logger.images"},
     "pyarrow": set(),
     "pandas": set(),
-    "random": {"otel_logger_exporters.lane"},
+    "random": {"otel_logger_exporters.backoff"},
 }
 """The only modules that may import each heavy or optional package, or the global random generator."""
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from otel_logger_exporters.answers import GRPC_ROWS, HTTP_ROWS, LOCAL_ROWS, PHRASES, Row, Verdict
-from otel_logger_exporters.lane import CONFIGURATION_INTERVAL, FIRST_BACKOFF, LONGEST_BACKOFF, LONGEST_RETRY_AFTER
+from otel_logger_exporters.backoff import CONFIGURATION_INTERVAL, FIRST_BACKOFF, LONGEST_BACKOFF
+from otel_logger_exporters.lane import LONGEST_RETRY_AFTER
 from otel_logger_exporters.transports import UNREADABLE
 
 PAGE = Path(__file__).parent.parent / "docs" / "answers.md"

@@ -5,7 +5,8 @@
     python tools/servers.py collector          the same for one
     python tools/servers.py --path collector   print the path, build nothing; exit 1 with the reason when it is absent
 
-Servers are `collector`, the OpenTelemetry Collector, and `prometheus`, with `promtool` beside it.
+Servers are `collector`, the OpenTelemetry Collector, `prometheus`, with `promtool` beside it, and `versitygw`, which keeps
+objects by the protocol of S3 in a folder.
 
 A server lies in `<cache>/servers/<name>-<hash>/`, outside the source tree, so that every checkout shares it. The hash
 covers all that decides what is built: a changed manifest is another folder, never a stale binary. `<cache>` is
@@ -296,6 +297,15 @@ SERVERS: dict[str, Server] = {
                 "-trimpath",
                 "-ldflags=-s -w -X github.com/prometheus/common/version.Version=3.14.0",
             ),
+        ),
+        Server(
+            name="versitygw",
+            binary="versitygw",
+            tool="github.com/versity/versitygw/cmd/versitygw",
+            go=(1, 26),
+            manifest="tools/versitygw/go.mod",
+            steps=build_by_module,
+            flags=("-trimpath", "-ldflags=-s -w -X main.Version=v1.7.0"),
         ),
     )
 }

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from otel_logger_exporters.blob_meta import BlobMeta
-from otel_logger_exporters.blob_url import parse_file_store
+from otel_logger_exporters.blob_url import parse_blob_store
 from otel_logger_exporters.file_store import FileBlobStore
+from otel_logger_exporters.object_store import ObjectBlobStore
 
 __all__ = ["BlobStore", "MayReplace", "open_blob_store"]
 
@@ -52,6 +53,17 @@ class BlobStore(Protocol):
         """Keep what could not be stored under its name as `conflicts/<name>/<meta.upload>`, and return its URI."""
         ...
 
+    def put_new(self, name: str, source_path: str | Path, meta: BlobMeta) -> bool:
+        """Store a small local file by the store's own condition that nothing is there; False when something is.
+
+        For trials of that condition (`blob_probe`): nothing is looked for before, nor are claims.
+        """
+        ...
+
+    def remove(self, name: str) -> None:
+        """Delete a stored file and what is known of it, if there is one."""
+        ...
+
     def meta(self, name: str) -> BlobMeta | None:
         """What is known of a stored file, without reading it; None when there is no such file.
 
@@ -70,5 +82,9 @@ class BlobStore(Protocol):
 
 
 def open_blob_store(url: str, environ: Mapping[str, str]) -> BlobStore:
-    """The blob store that a URL names, with credentials from `environ`; nothing is looked for before the first use."""
-    return FileBlobStore(parse_file_store(url))
+    """The blob store that a URL names, with credentials from `environ`; nothing is looked for before the first use.
+
+    ConfigurationError when the URL names none, or when the variables of its provider contradict each other.
+    """
+    parsed = parse_blob_store(url)
+    return FileBlobStore(parsed.place) if parsed.scheme == "file" else ObjectBlobStore(parsed, environ)

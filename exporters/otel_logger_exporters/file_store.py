@@ -30,13 +30,23 @@ from otel_logger_exporters.blob_files import (
     temporary_file,
     write_private,
 )
-from otel_logger_exporters.blob_meta import BlobCorruptError, BlobMeta, decode_sidecar, encode_sidecar
+from otel_logger_exporters.blob_meta import (
+    BlobCorruptError,
+    BlobForbiddenError,
+    BlobMeta,
+    BlobUnavailableError,
+    decode_sidecar,
+    encode_sidecar,
+)
 from otel_logger_exporters.blob_names import blob_name
 
 __all__ = ["FileBlobStore"]
 
 # One is needed for each put that died between its two renames since the last that did not.
 _PREVIOUS_KEPT = 3
+_UNAVAILABLE = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENXIO, errno.ENOMEM}
+_UNAVAILABLE |= {errno.EMFILE, errno.ENFILE, errno.EBUSY, errno.EHOSTDOWN, errno.EHOSTUNREACH}
+_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 class FileBlobStore:
@@ -66,26 +76,52 @@ class FileBlobStore:
         A copy is checked against `meta` on its way. With `move` a file on the store's file system is renamed into
         it, only its size checked.
         """
-        return self._put(name, Path(source_path), self._file(name), self._sidecar(name), meta, may_replace, move)
+        with _judged():
+            return self._put(name, Path(source_path), self._file(name), self._sidecar(name), meta, may_replace, move)
 
     def put_object(self, source_path: str | Path, meta: BlobMeta, extension: str, *, move: bool = False) -> str:
         """Store a local file as `sha256/<2 hex>/<hex>.<extension>`; see `BlobStore`."""
         source = Path(source_path)
         target = self.root / "sha256" / meta.sha256[:2] / f"{meta.sha256}.{extension}"
-        # The size, because a power failure may leave a file that was never filled.
-        if not (target.is_file() and target.stat().st_size == meta.size):
-            self._make_folder(meta.name, target.parent)
-            with self._ready(meta.name, source, target.parent, meta, move) as ready:
-                ready.replace(target)
-        if move:
-            source.unlink(missing_ok=True)
+        with _judged():
+            # The size, because a power failure may leave a file that was never filled.
+            if not (target.is_file() and target.stat().st_size == meta.size):
+                self._make_folder(meta.name, target.parent)
+                with self._ready(meta.name, source, target.parent, meta, move) as ready:
+                    ready.replace(target)
+            if move:
+                source.unlink(missing_ok=True)
         return target.as_uri()
 
     def put_conflict(self, name: str, source_path: str | Path, meta: BlobMeta, *, move: bool = False) -> str:
         """Keep a local file as `conflicts/<name>/<meta.upload>`; see `BlobStore`."""
         place = f"conflicts/{blob_name(name)}/{meta.upload}"
         sidecar = self._sidecars / f"{place}.json"
-        return self._put(name, Path(source_path), self.root / place, sidecar, meta, None, move)
+        with _judged():
+            return self._put(name, Path(source_path), self.root / place, sidecar, meta, None, move)
+
+    def put_new(self, name: str, source_path: str | Path, meta: BlobMeta) -> bool:
+        """Store a local file where there is none; see `BlobStore`."""
+        try:
+            self.put_file(name, source_path, meta, may_replace=lambda _: False)
+        except FileExistsError:
+            return False
+        return True
+
+    def remove(self, name: str) -> None:
+        """Delete a stored file, its sidecar, and the folders of `files` and `meta` that are empty then."""
+        if not self.root.is_dir():
+            return
+        with locked(self.root / ".lock"):
+            # The sidecar last: a file without one cannot be read.
+            for path in (self._file(name), self._sidecar(name)):
+                if path.is_file():
+                    path.unlink(missing_ok=True)
+                for folder in path.parents:
+                    if folder == self.root:
+                        break
+                    with contextlib.suppress(OSError):  # others are in it
+                        folder.rmdir()
 
     def meta(self, name: str) -> BlobMeta | None:
         """What the sidecar says of a stored file; see `BlobStore`.
@@ -133,9 +169,9 @@ class FileBlobStore:
         may_replace: Callable[[BlobMeta], bool] | None,
         move: bool,
     ) -> str:
-        _regular(name, source)
         is_there = self._is_there(name, target, sidecar, meta, may_replace)
         if not is_there:
+            _regular(name, source)
             self._make_folder(name, target.parent)
             with self._ready(name, source, target.parent, meta, move) as ready:
                 self._make_folder(name, sidecar.parent)
@@ -249,6 +285,21 @@ def _of_size(known: list[BlobMeta], size: int, name: str) -> BlobMeta:
     """The first of what a sidecar tells that has a file's size, else its first, else all that can be told of one."""
     unknown = BlobMeta(None, 0, "", size, "application/octet-stream", name)
     return next((meta for meta in known if meta.size == size), known[0] if known else unknown)
+
+
+@contextlib.contextmanager
+def _judged() -> Iterator[None]:
+    """Tell what may go well later, or when somebody has mended it, from what never will."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, BlobCorruptError | FileExistsError):
+            raise
+        if error.errno in _UNAVAILABLE:
+            raise BlobUnavailableError(error.errno, str(error)) from error
+        if error.errno in _FORBIDDEN:
+            raise BlobForbiddenError(error.errno, str(error)) from error
+        raise
 
 
 def _regular(name: str, source: Path) -> None:

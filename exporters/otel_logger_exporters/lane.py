@@ -3,12 +3,12 @@
 Decisions only: the network is behind `Transport`, waiting is the sender's.
 """
 
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
 from otel_logger_exporters.answers import Answer, Verdict
+from otel_logger_exporters.backoff import CONFIGURATION_INTERVAL, Backoff
 from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.journal_reader import Batch, JournalReader, Position
 from otel_logger_exporters.ledger import Ledger
@@ -20,13 +20,6 @@ __all__ = ["Encoded", "Lane", "Progress"]
 
 MAX_RECORDS = 8192
 """Records of a batch at most; for rows of one value this is about 1 MiB of OTLP."""
-
-FIRST_BACKOFF = 1.0
-LONGEST_BACKOFF = 60.0
-"""Seconds between attempts: doubled from the first to the longest, as the OTLP specification's exponential backoff."""
-
-CONFIGURATION_INTERVAL = 60.0
-"""Seconds between attempts while the endpoint answers that the configuration is wrong."""
 
 LONGEST_RETRY_AFTER = 600.0
 """Seconds at most that a server's Retry-After is obeyed: a wrong header must not silence a run for days."""
@@ -83,9 +76,7 @@ class Lane:
         self._ledger = ledger
         self._rejected = rejected
         self._timeout = timeout
-        # Not the module's functions: they share the global generator, whose draws belong to the training.
-        self._jitter = jitter or random.SystemRandom().random
-        self._backoff = FIRST_BACKOFF
+        self._backoff = Backoff(jitter)
         self._most = min(MAX_RECORDS, schedule.batch_size or MAX_RECORDS)
         self._limit = self._most
         self._partly: tuple[Position, int, int] | None = None
@@ -151,7 +142,8 @@ class Lane:
     def _forget(self, batch: Batch, encoded: Encoded, refused: int) -> None:
         self._ledger.deliver(self.signal, batch.items, refused)
         self._ledger.coalesce(encoded.coalesced)
-        self._backoff, self.retry_at = FIRST_BACKOFF, 0.0
+        self._backoff.reset()
+        self.retry_at = 0.0
         self._limit = min(self._most, self._limit * 2)
         self._partly = None
         self.has_caught_up = batch.is_last
@@ -191,8 +183,7 @@ class Lane:
                 "everything stays on disk, and one attempt a minute is made until this is mended.",
             )
             return Progress.HELD
-        delay = self._backoff * (0.5 + 0.5 * self._jitter())
-        self._backoff = min(LONGEST_BACKOFF, self._backoff * 2)
+        delay = self._backoff.next()
         if answer.retry_after is not None:
             delay = max(delay, min(answer.retry_after, LONGEST_RETRY_AFTER))
         self.retry_at = self._clock.monotonic() + delay

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from otel_logger_exporters.blob_counts import BlobCounts, BlobStats
 from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.signals import Signal
 from otel_logger_exporters.watermarks import Watermarks
@@ -33,8 +34,8 @@ class Stats:
     it (kept in the folder `rejected/` where a whole record was refused), `waiting` is on disk to be sent. A signal
     that is kept locally has all of it in `kept`. `dropped` counts by reason what was lost; `adjusted` what was recorded
     otherwise than given (`overflow`, `step`), by way of memory because no file was ready (`memory`), or by setting not
-    at all (`excluded`); `coalesced` values that shared a series and millisecond with a later one when sent; `blobs` the
-    stored images, tables and files.
+    at all (`excluded`); `coalesced` values that shared a series and millisecond with a later one when sent; `blobs` what
+    became of images, tables and files.
 
     `bytes_on_disk` are the bytes of journals and refused requests in the writer's folder, `oldest` is the age in
     seconds of what has waited longest, None when nothing waits: both as of about a second ago. `last_error` is the last
@@ -49,7 +50,7 @@ class Stats:
     dropped: Mapping[str, int] = field(default_factory=dict)
     adjusted: Mapping[str, int] = field(default_factory=dict)
     coalesced: int = 0
-    blobs: int = 0
+    blobs: BlobStats = BlobStats()
     bytes_on_disk: int = 0
     oldest: float | None = None
     last_error: str | None = None
@@ -57,11 +58,12 @@ class Stats:
     @property
     def is_complete(self) -> bool:
         """Whether everything recorded is delivered or kept, and nothing was dropped."""
-        return not (any(self.refused.values()) or any(self.waiting.values()) or any(self.dropped.values()))
+        is_left = any(self.refused.values()) or any(self.waiting.values()) or self.blobs.waiting
+        return not (is_left or any(self.dropped.values()) or self.blobs.failed)
 
 
 class Ledger:
-    """Counts and warns for one writer. Thread-safe; never raises."""
+    """Counts and warns for one writer; `blobs` counts images, tables and files. Thread-safe; never raises."""
 
     def __init__(self, clock: Clock, log: logging.Logger) -> None:
         self._clock = clock
@@ -75,7 +77,7 @@ class Ledger:
         self._dropped: Counter[str] = Counter()
         self._adjusted: Counter[str] = Counter()
         self._coalesced = 0
-        self._blobs = 0
+        self.blobs = BlobCounts(clock.monotonic)
         self._bytes_on_disk = 0
         self._watermarks = {signal: Watermarks() for signal in Signal}
         self._last_error: str | None = None
@@ -95,11 +97,6 @@ class Ledger:
         """Count values that gave way to a later one of the same series and millisecond."""
         with self._lock:
             self._coalesced += values
-
-    def store(self, blobs: int = 1) -> None:
-        """Count blobs that are in the store."""
-        with self._lock:
-            self._blobs += blobs
 
     def drop(self, reason: str, items: int, explanation: str) -> None:
         """Count what was lost and say why, once per reason and minute."""
@@ -149,6 +146,7 @@ class Ledger:
     def abandon(self) -> None:
         """Take a new lock in the child of a fork, where the parent's may be held for ever."""
         self._lock = threading.RLock()
+        self.blobs.abandon()
 
     def stats(self, sent: frozenset[Signal]) -> Stats:
         """Return the counts; signals in `sent` wait for an endpoint, the others are kept where they are."""
@@ -164,7 +162,7 @@ class Ledger:
                 dropped=dict(self._dropped),
                 adjusted=dict(self._adjusted),
                 coalesced=self._coalesced,
-                blobs=self._blobs,
+                blobs=self.blobs.stats(),
                 bytes_on_disk=self._bytes_on_disk,
                 oldest=self._oldest(sent),
                 last_error=self._last_error,

@@ -2,6 +2,7 @@
 
 import os
 import zlib
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,9 +16,15 @@ __all__ = ["add_postscript"]
 
 
 def add_postscript(
-    folder: Path, signal: Signal, frame: Frame, resource: ResourceRecord | None, *, writer: bytes, time_ns: int
+    folder: Path,
+    signal: Signal,
+    frames: Sequence[Frame],
+    resource: ResourceRecord | None,
+    *,
+    writer: bytes,
+    time_ns: int,
 ) -> None:
-    """Add a segment of one frame behind all others of a journal that nobody writes; whole or not at all, or OSError.
+    """Add a segment of frames behind all others of a journal that nobody writes; whole or not at all, or OSError.
 
     `writer` are the sixteen bytes of the one whose journal it is, `resource` what the journal says last.
     """
@@ -25,7 +32,7 @@ def add_postscript(
     acknowledged = JournalReader(folder, signal, keep=True).position.sequence
     sequence = 1 + max([acknowledged, *(number for number, _ in segments_of(folder, signal))])
     records = [] if resource is None else [pack_record(Kind.RESOURCE, resource.pack())]
-    records.append(pack_record(Kind.OTLP, frame.pack()))
+    records += [pack_record(Kind.OTLP, frame.pack()) for frame in frames]
     data = b"".join(records)
     header = SegmentHeader(signal, sequence, time_ns, writer).pack()
     temporary = folder / f"{signal.value}-postscript.tmp"

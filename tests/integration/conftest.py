@@ -1,4 +1,4 @@
-"""Fixtures and rules of the tests against real Composer and a real Collector."""
+"""Fixtures and rules of the tests against real Composer and real servers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from collector import Collector, find_binary
+from s3 import S3Server
 
 HERE = Path(__file__).resolve().parent
 
@@ -37,6 +38,19 @@ def collector_binary() -> Path:
 def prometheus_binary() -> Path:
     """Prometheus' program, `promtool` beside it; the test is skipped, with the cure, where it is not built."""
     return binary_of("prometheus")
+
+
+@pytest.fixture(scope="session")
+def s3_binary() -> Path:
+    """The S3 server's program; the test is skipped, with the cure, where it is not built."""
+    return binary_of("versitygw")
+
+
+@pytest.fixture
+def s3_server(s3_binary: Path, tmp_path: Path) -> Iterator[S3Server]:
+    """A running S3 server with an empty bucket, of this test alone."""
+    with S3Server(tmp_path / "s3", s3_binary) as running:
+        yield running
 
 
 @pytest.fixture

@@ -229,7 +229,7 @@ def test_the_doctor_is_understood_and_sends_nothing(collector: Collector, tmp_pa
     assert Received((), (), ()) == collector.stop_and_read()
 
 
-@pytest.mark.parametrize("server", ["collector", "prometheus"])
+@pytest.mark.parametrize("server", ["collector", "prometheus", "versitygw"])
 def test_a_missing_server_is_told_with_the_cure(tmp_path: Path, server: str) -> None:
     """Asked for a server that is not built, the tool names the place it looked at and the command that builds it."""
     done = run_servers_tool("--path", server, environ={"TEST_SERVERS_CACHE": str(tmp_path)})

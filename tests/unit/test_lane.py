@@ -6,10 +6,9 @@ import logging
 import pytest
 
 from otel_logger_exporters.answers import Answer, Verdict
+from otel_logger_exporters.backoff import CONFIGURATION_INTERVAL, LONGEST_BACKOFF
 from otel_logger_exporters.journal_reader import JournalReader, end_of_segment
 from otel_logger_exporters.lane import (
-    CONFIGURATION_INTERVAL,
-    LONGEST_BACKOFF,
     LONGEST_RETRY_AFTER,
     MAX_RECORDS,
     Encoded,

@@ -1,0 +1,208 @@
+"""Delivery: a consignment put into a store, and what its record tells of that."""
+
+import errno
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from opentelemetry.trace import SpanContext, TraceFlags
+
+from otel_logger import conventions as names
+from otel_logger_exporters.blob_files import sha256_file
+from otel_logger_exporters.blob_meta import BlobCorruptError, BlobForbiddenError, BlobMeta, BlobUnavailableError
+from otel_logger_exporters.blob_store import BlobStore
+from otel_logger_exporters.consignments import UNLISTED, Consignment, Parcel, parcel_path
+from otel_logger_exporters.items import Severity
+
+__all__ = ["Carrier", "Delivered", "Standing", "span_of"]
+
+
+class Standing(Enum):
+    """What is to become of a stored file when another is to have its name."""
+
+    REPLACED = "replaced"
+    KEPT = "kept"
+    NEWER = "newer"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """What became of a consignment: the attributes that its record gets, and why, if it is not stored as asked."""
+
+    attributes: Mapping[str, Any]
+    severity: Severity = Severity.INFO
+    reason: str | None = None
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether it is in the store, or a later one of its name is."""
+        return self.reason is None
+
+    @property
+    def is_conflict(self) -> bool:
+        """Whether its name had been given to another."""
+        return bool(self.attributes[names.BLOB_OUTCOME] == names.OUTCOME_CONFLICT)
+
+
+@dataclass(frozen=True, slots=True)
+class Carrier:
+    """Delivers consignments of one attempt at a run to a store.
+
+    One `is_late` that delivers what a dead writer has left: what was stored meanwhile by those after it stays.
+    """
+
+    store: BlobStore
+    run_id: str | None
+    attempt: int
+    url_template: str | None = None
+    is_late: bool = False
+
+    def deliver(self, manifest: Path, consignment: Consignment, now_ns: Callable[[], int]) -> Delivered:
+        """Store a consignment, moving its parcels away.
+
+        BlobUnavailableError and BlobForbiddenError where the same is to be tried again; whatever else goes wrong is
+        told by what is returned. What cannot be stored under its name is kept among the store's conflicts.
+        """
+        try:
+            if consignment.is_file:
+                attributes = self._store_file(manifest, consignment)
+            else:
+                attributes = self._store_objects(manifest, consignment)
+        except (BlobUnavailableError, BlobForbiddenError):
+            raise
+        except OSError as error:
+            return self._not_stored(manifest, consignment, names.OUTCOME_FAILED, error)
+        except _Taken as taken_by:
+            return self._not_stored(manifest, consignment, names.OUTCOME_CONFLICT, taken_by.error)
+        duration = max(0.0, (now_ns() - consignment.time_ns) / 1e9)
+        return Delivered({names.NAME: consignment.name, names.BLOB_DURATION: duration} | attributes)
+
+    def standing(self, consignment: Consignment, known: BlobMeta) -> Standing:
+        """Tell what is to become of a stored file whose name a consignment is to have."""
+        if known.run_id is not None and known.run_id == self.run_id:
+            # A resumed run writes its checkpoints again; refusing them would kill it by its own earlier self.
+            if known.attempt < self.attempt:
+                return Standing.REPLACED
+            if known.attempt > self.attempt:
+                return Standing.NEWER
+        if not consignment.overwrite:
+            return Standing.KEPT
+        return Standing.NEWER if self.is_late and known.time_ns > consignment.time_ns else Standing.REPLACED
+
+    def _store_file(self, manifest: Path, consignment: Consignment) -> dict[str, Any]:
+        (parcel,) = consignment.parcels
+        path = parcel_path(manifest, parcel)
+        meta = self._meta(consignment, parcel, path)
+        met: list[tuple[BlobMeta, Standing]] = []
+
+        def may_replace(known: BlobMeta) -> bool:
+            met.append((known, self.standing(consignment, known)))
+            return met[-1][1] is Standing.REPLACED
+
+        # Nobody needs to look where whatever is there is replaced.
+        is_unconditional = consignment.overwrite and not self.is_late and path.exists()
+        try:
+            uri = self.store.put_file(
+                consignment.name, path, meta, may_replace=None if is_unconditional else may_replace, move=True
+            )
+        except FileExistsError as error:
+            if met and met[-1][1] is Standing.NEWER:
+                later = met[-1][0]
+                return self._link(meta, "") | {
+                    names.BLOB_OUTCOME: names.OUTCOME_SUPERSEDED,
+                    names.BLOB_REASON: f"attempt {later.attempt} of run {later.run_id} has stored it since",
+                }
+            raise _Taken(error) from error
+        attributes = self._link(meta, uri) | {
+            names.FILE_NAME: consignment.name.rstrip("/").rpartition("/")[2],
+            names.FILE_SIZE: meta.size,
+        }
+        if met and not consignment.overwrite:
+            attributes[names.BLOB_REPLACED_ATTEMPT] = met[-1][0].attempt
+        return attributes
+
+    def _store_objects(self, manifest: Path, consignment: Consignment) -> dict[str, Any]:
+        attributes: dict[str, Any] = {}
+        lists: dict[str, list[str]] = {}
+        for parcel in consignment.parcels:
+            path = parcel_path(manifest, parcel)
+            meta = self._meta(consignment, parcel, path)
+            uri = self.store.put_object(path, meta, parcel.extension, move=True)
+            if parcel.role and parcel.role != UNLISTED:
+                lists.setdefault(parcel.role, []).append(uri)
+            elif not parcel.role:
+                attributes |= self._link(meta, uri)
+        return attributes | lists
+
+    def _meta(self, consignment: Consignment, parcel: Parcel, path: Path) -> BlobMeta:
+        sha256 = parcel.sha256
+        if sha256 is None:
+            # Gone when somebody died after storing it and before saying so: the store then knows this upload.
+            sha256 = sha256_file(path) if path.exists() else ""
+        return BlobMeta(
+            run_id=self.run_id,
+            attempt=self.attempt,
+            sha256=sha256,
+            size=parcel.size,
+            media_type=parcel.media_type,
+            name=consignment.name,
+            upload=consignment.uid,
+            time_ns=consignment.time_ns,
+        )
+
+    def _link(self, meta: BlobMeta, uri: str) -> dict[str, Any]:
+        attributes: dict[str, Any] = {
+            names.BLOB_SIZE: meta.size,
+            names.BLOB_MEDIA_TYPE: meta.media_type,
+            names.BLOB_OUTCOME: names.OUTCOME_STORED,
+        }
+        if meta.sha256:
+            attributes[names.BLOB_DIGEST] = f"sha256:{meta.sha256}"
+        if uri:
+            attributes[names.BLOB_URI] = uri
+            if self.url_template is not None:
+                attributes[names.URL_FULL] = self._browsable(uri, self.url_template)
+        return attributes
+
+    def _browsable(self, uri: str, template: str) -> str:
+        path = uri.removeprefix(self.store.uri).lstrip("/")
+        return template.replace("{name}", quote(path, safe="/%"))
+
+    def _not_stored(self, manifest: Path, consignment: Consignment, outcome: str, error: OSError) -> Delivered:
+        reason = error.strerror or str(error)
+        attributes: dict[str, Any] = {
+            names.NAME: consignment.name,
+            names.BLOB_OUTCOME: outcome,
+            names.BLOB_REASON: reason,
+        }
+        for parcel in consignment.parcels if consignment.is_file else ():
+            path = parcel_path(manifest, parcel)
+            if not path.exists():
+                continue
+            meta = self._meta(consignment, parcel, path)
+            attributes |= {names.BLOB_SIZE: meta.size, names.BLOB_DIGEST: f"sha256:{meta.sha256}"}
+            try:
+                kept = self.store.put_conflict(consignment.name, path, meta, move=True)
+            except BlobCorruptError:
+                # What was damaged on this disk is worth nothing there.
+                continue
+            attributes[names.BLOB_URI] = kept
+            reason = f"{reason}; its bytes are kept in {kept}"
+        return Delivered(attributes, Severity.ERROR, reason)
+
+
+def span_of(consignment: Consignment) -> SpanContext:
+    """Return the span that a consignment's call was made in."""
+    return SpanContext(
+        consignment.trace_id, consignment.span_id, is_remote=False, trace_flags=TraceFlags(consignment.trace_flags)
+    )
+
+
+class _Taken(Exception):
+    """The name belongs to another file."""
+
+    def __init__(self, error: FileExistsError) -> None:
+        self.error = OSError(error.errno or errno.EEXIST, error.strerror or str(error))

@@ -1,0 +1,181 @@
+"""Leftovers: what a dead writer had on disk for the blob store, stored and recorded by another process."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
+from otel_logger import conventions as names
+from otel_logger.delivery import Carrier, Delivered, span_of
+from otel_logger.folders import WriterFile
+from otel_logger.launch import Launch
+from otel_logger.staging import STAGED
+from otel_logger_exporters.adoption import read_legacy
+from otel_logger_exporters.blob_meta import BlobForbiddenError, BlobUnavailableError
+from otel_logger_exporters.blob_names import blob_name
+from otel_logger_exporters.blob_store import BlobStore, open_blob_store
+from otel_logger_exporters.clock import Clock
+from otel_logger_exporters.consignments import Consignment, consignments_in, discard, parcel_path, sweep
+from otel_logger_exporters.decoding import decode_events
+from otel_logger_exporters.errors import ConfigurationError
+from otel_logger_exporters.file_store import FileBlobStore
+from otel_logger_exporters.items import Event, encode_event
+from otel_logger_exporters.payloads import Frame
+from otel_logger_exporters.postscript import add_postscript
+from otel_logger_exporters.private_copy import is_trusted_copy
+from otel_logger_exporters.records import Kind
+from otel_logger_exporters.segments import newest_segments
+from otel_logger_exporters.signals import Signal
+
+__all__ = ["Exclusive", "Leftovers", "bytes_staged"]
+
+Exclusive = Callable[[str], AbstractContextManager[None]]
+"""Keeps others of this process from storing a file of a mapped name meanwhile."""
+
+_SCOPE = InstrumentationScope(names.SCOPE_NAME, names.SCOPE_VERSION, names.SCHEMA_URL)
+
+_TOGETHER = 64
+"""Consignments whose records are written in one go, and which are deleted after that."""
+
+_NEWEST = 4
+"""Segments in which a record of a consignment that is still there may be: it is deleted right after it is recorded."""
+
+
+def bytes_staged(folder: Path) -> int:
+    """Return the bytes that wait in a writer's folder for the blob store."""
+    return sum(consignment.size for _, consignment in consignments_in(folder / STAGED))
+
+
+@dataclass(slots=True)
+class Leftovers:
+    """What waits in the folder of a dead writer; the caller owns the folder.
+
+    After `store`, `stored` were stored, `failed` could not be and are told by a record, and what is left is so for
+    `reason`.
+    """
+
+    folder: Path
+    writer: WriterFile
+    launch: Launch
+    clock: Clock
+    exclusive: Exclusive = lambda key: nullcontext()  # noqa: E731
+    stored: int = 0
+    failed: int = 0
+    reason: str | None = None
+    _stores: dict[str, BlobStore] = field(default_factory=dict)
+
+    def store(self, advance: Callable[[int], None] = lambda count: None) -> bool:
+        """Store what can be stored now, each thing once tried, oldest first; return whether nothing is left.
+
+        `advance` is told the bytes of each thing that is done with. OSError if the folder does not take the records.
+        """
+        staged = self.folder / STAGED
+        self.reason = None
+        shut: set[str | None] = set()
+        done: list[tuple[Path, Consignment, Delivered]] = []
+        for manifest, consignment in consignments_in(staged):
+            if consignment.store in shut:
+                continue
+            try:
+                done.append((manifest, consignment, self._deliver(manifest, consignment)))
+            except (BlobUnavailableError, BlobForbiddenError, ConfigurationError) as error:
+                self.reason = self.reason or f"the blob store does not take what waits: {error}"
+                shut.add(consignment.store)
+            if len(done) == _TOGETHER:
+                self._settle(done, advance)
+        self._settle(done, advance)
+        if self.reason is None:
+            sweep(staged)
+        return self.reason is None
+
+    def _deliver(self, manifest: Path, consignment: Consignment) -> Delivered:
+        for parcel in consignment.parcels:
+            path = parcel_path(manifest, parcel)
+            # A manifest is data: it must not have others' files sent out.
+            if path.exists() and not is_trusted_copy(path, manifest.parent):
+                msg = f"{str(path)!r} is not private to this user"
+                raise BlobForbiddenError(msg)
+        carrier = Carrier(
+            self._store_of(consignment),
+            self.writer.run_id,
+            self.writer.attempt,
+            self.launch.settings.blob_url,
+            is_late=True,
+        )
+        with self.exclusive(blob_name(consignment.name) if consignment.is_file else consignment.uid):
+            return carrier.deliver(manifest, consignment, self.clock.time_ns)
+
+    def _store_of(self, consignment: Consignment) -> BlobStore:
+        # That of today first: the other may have been a mistake, which this process mends.
+        url = self.launch.settings.blob_store or consignment.store
+        if url is None:
+            return FileBlobStore(self.folder.parent / "blobs")
+        if url not in self._stores:
+            self._stores[url] = open_blob_store(url, self.launch.environ)
+        return self._stores[url]
+
+    def _settle(self, done: list[tuple[Path, Consignment, Delivered]], advance: Callable[[int], None]) -> None:
+        """Record what was delivered, and then delete it."""
+        self._record(done)
+        for manifest, consignment, delivered in done:
+            discard(manifest, consignment)
+            self.stored += delivered.reason is None
+            self.failed += delivered.reason is not None
+            advance(consignment.size)
+        done.clear()
+
+    def _record(self, done: list[tuple[Path, Consignment, Delivered]]) -> None:
+        segment = next(newest_segments(self.folder, Signal.LOGS), None)
+        # Without a journal log records were not wanted, or it died before it wrote any.
+        if segment is None:
+            return
+        told = _told(self.folder) if done else frozenset()
+        frames = [
+            encode_event(self._event(consignment, delivered), _SCOPE, self.launch.limits)
+            for _, consignment, delivered in done
+            if consignment.uid not in told
+        ]
+        if frames:
+            add_postscript(
+                self.folder,
+                Signal.LOGS,
+                frames,
+                read_legacy(self.folder, Signal.LOGS).resource,
+                writer=segment.header.writer,
+                time_ns=segment.header.created_ns,
+            )
+
+    def _event(self, consignment: Consignment, delivered: Delivered) -> Event:
+        attributes: dict[str, Any] = {
+            names.LOG_RECORD_UID: consignment.uid,
+            names.RANK: self.writer.rank,
+            names.RUN_ID: self.writer.run_id,
+            names.RUN_NAME: self.writer.run_name,
+            names.RUN_ATTEMPT: self.writer.attempt if self.writer.run_id is not None else None,
+            names.STEP: consignment.step,
+            **(consignment.attributes or {}),
+            **delivered.attributes,
+        }
+        return Event(
+            name=consignment.event,
+            time_ns=consignment.time_ns,
+            attributes={name: value for name, value in attributes.items() if value is not None},
+            body=consignment.body,
+            severity=delivered.severity,
+            span=span_of(consignment),
+        )
+
+
+def _told(folder: Path) -> frozenset[str]:
+    """Return the identities of the last records of a journal: who stored something may have died before it was gone."""
+    found: set[str] = set()
+    for _, segment in zip(range(_NEWEST), newest_segments(folder, Signal.LOGS), strict=False):
+        for record in segment.records:
+            if record.kind == Kind.OTLP:
+                with suppress(ValueError):
+                    events = decode_events(Frame.unpack(record.payload).body)
+                    found |= {str(event["attributes"].get(names.LOG_RECORD_UID)) for event in events}
+    return frozenset(found)

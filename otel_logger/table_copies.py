@@ -1,0 +1,224 @@
+"""Private copies of cells, made on the caller's thread: shallow where nobody can change a value, without any wait."""
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from datetime import date, datetime, time
+from typing import Any
+
+from otel_logger.forms import fields_of
+from otel_logger.table_cells import ATOMS, Deferred, json_text, text_of
+from otel_logger.table_images import image_cell, is_image
+from otel_logger.values import is_device_tensor, is_tensor
+
+__all__ = ["CellCopies", "Keep", "unique"]
+
+Keep = Callable[[list[Any]], tuple[list[Any], Callable[[], None]]]
+"""Copies tensors on their device, and returns the copies with what waits until they are made."""
+
+_DEPTH = 32
+_UNCHANGEABLE = frozenset(ATOMS)
+
+_Copy = Callable[[Any, tuple[int, ...]], object]
+
+
+class DeviceCell(Deferred):
+    """A tensor that is still on its device; it is fetched when the table is written."""
+
+    __slots__ = ("_value", "_wait")
+
+    def __init__(self, tensor: Any) -> None:
+        self._value = tensor
+        self._wait: Callable[[], None] | None = None
+
+    @property
+    def tensor(self) -> Any:
+        """The tensor that was given."""
+        return self._value
+
+    def hold(self, copy: object, wait: Callable[[], None]) -> None:
+        """Take the private copy, which is there when `wait` returns."""
+        self._value, self._wait = copy, wait
+
+    def fail(self, error: Exception) -> None:
+        """Take text that says why the tensor cannot be read."""
+        self._value, self._wait = _unread(self._value, error), None
+
+    def resolve(self) -> object:
+        """Wait for the copy and fetch it, once."""
+        if self._wait is not None:
+            try:
+                self._wait()
+                fetched = self._value.cpu()
+                self._value, self._wait = fetched if tuple(fetched.shape) else fetched.item(), None
+            except Exception as error:
+                self.fail(error)
+        return self._value
+
+
+class CellCopies:
+    """Copies the cells of one table; counts what they hold."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        """Bytes of arrays, tensors and images that were copied."""
+        self._device: list[DeviceCell] = []
+        self._ways: dict[type, _Copy] = {}
+
+    def row(self, row: Iterable[object]) -> tuple[object, ...]:
+        """Copy a row."""
+        return tuple([cell if type(cell) in _UNCHANGEABLE else self.cell(cell) for cell in row])
+
+    def cell(self, value: Any, within: tuple[int, ...] = ()) -> object:
+        """Copy a value. What contains itself, or is nested more than 32 deep, ends in "..."."""
+        kind = type(value)
+        if kind in _UNCHANGEABLE:
+            return value
+        try:
+            way = self._ways.get(kind)
+            if way is None:
+                way = self._ways[kind] = self._way(kind)
+            return way(value, within)
+        except Exception as error:  # user code runs here: properties, iterators, __str__
+            # The text of a tensor is its values, for which a device would be waited for.
+            return _unread(value, error) if is_tensor(value) else text_of(value)
+
+    def keep_on_device(self, keep: Keep) -> None:
+        """Have all tensors that are on a device copied there; nothing is waited for."""
+        if not self._device:
+            return
+        try:
+            copies, wait = keep([cell.tensor for cell in self._device])
+        except Exception as error:  # a device without memory left
+            for cell in self._device:
+                cell.fail(error)
+            return
+        once = functools.cache(wait)
+        for cell, copy in zip(self._device, copies, strict=True):
+            cell.hold(copy, once)
+
+    def _way(self, kind: type) -> _Copy:
+        for known, way in _SIMPLE:
+            if issubclass(kind, known):
+                return way
+        if is_image(kind):
+            return self._image
+        if any(base.__module__ == "torch" and base.__name__ == "Tensor" for base in kind.__mro__):
+            return self._tensor
+        if callable(getattr(kind, "tolist", None)):
+            return self._array
+        for known, nested in ((Mapping, self._mapping), ((list, tuple), self._list), (AbstractSet, self._set)):
+            if issubclass(kind, known):
+                return functools.partial(self._nested, nested)
+        return functools.partial(self._nested, self._object)
+
+    def _nested(self, way: _Copy, value: Any, within: tuple[int, ...]) -> object:
+        if id(value) in within or len(within) >= _DEPTH:
+            return "..."
+        return way(value, (*within, id(value)))
+
+    def _list(self, value: Any, within: tuple[int, ...]) -> object:
+        if _UNCHANGEABLE.issuperset(map(type, value)):
+            return list(value)
+        return [self.cell(cell, within) for cell in value]
+
+    def _mapping(self, value: Any, within: tuple[int, ...]) -> object:
+        keys = unique([text_of(key) for key in value])
+        return dict(zip(keys, [self.cell(cell, within) for cell in value.values()], strict=True))
+
+    def _set(self, value: Any, within: tuple[int, ...]) -> object:
+        return sorted((self.cell(cell, within) for cell in value), key=json_text)
+
+    def _object(self, value: Any, within: tuple[int, ...]) -> object:
+        fields = fields_of(value)
+        return text_of(value) if fields is None else self._mapping(fields, within)
+
+    def _image(self, value: Any, within: tuple[int, ...]) -> object:
+        found = image_cell(value)
+        if found is None:
+            return text_of(value)
+        cell, size = found
+        self.size += size
+        return cell
+
+    def _tensor(self, value: Any, within: tuple[int, ...]) -> object:
+        tensor = value.detach()
+        if is_device_tensor(tensor):
+            cell = DeviceCell(tensor)
+            self._device.append(cell)
+            self.size += tensor.numel() * tensor.element_size()
+            return cell
+        if not tuple(tensor.shape):
+            return self.cell(tensor.item(), within)
+        self.size += tensor.numel() * tensor.element_size()
+        return tensor.clone()
+
+    def _array(self, value: Any, within: tuple[int, ...]) -> object:
+        if callable(getattr(value, "to_numpy", None)):  # a column of pandas or its kin
+            value = value.to_numpy()
+        dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
+        kind = getattr(dtype, "kind", "")
+        if shape == () and kind in ("M", "m"):
+            return _moment(value)
+        if dtype is None or not shape or kind in ("O", "V"):
+            plain = value.tolist()
+            # A long double is a list of itself.
+            return float(plain) if type(plain) is type(value) else self.cell(plain, (*within, id(value)))
+        copy = value.astype("f8") if kind == "f" and dtype.itemsize > 8 else value.copy()
+        self.size += int(copy.nbytes)
+        return copy
+
+
+def unique(names: list[str], reserved: frozenset[str] = frozenset()) -> list[str]:
+    """Return names that are distinct, and none that is reserved.
+
+    Of equal names the first keeps it, each other gets the first of `name_2`, `name_3`... that no other has.
+    """
+    taken = {*names, *reserved}
+    if len(taken) == len(names) + len(reserved):
+        return names
+    result: list[str] = []
+    uses = dict.fromkeys(reserved, 1)
+    for name in names:
+        uses[name] = uses.get(name, 0) + 1
+        candidate = name
+        while uses[name] > 1 and candidate in taken:
+            candidate = f"{name}_{uses[name]}"
+            uses[name] += candidate in taken
+        taken.add(candidate)
+        result.append(candidate)
+    return result
+
+
+def _moment(value: Any) -> object:
+    """Return a moment of NumPy's as Python has it, or if it is finer or of another age, as text."""
+    plain = value.item()
+    if plain is None or isinstance(plain, date):
+        return plain
+    if value.dtype.kind == "M":
+        coarse = value.astype("M8[us]")
+        if coarse == value and isinstance(coarse.item(), date):
+            return coarse.item()
+    return str(value)
+
+
+def _datetime(value: datetime, within: tuple[int, ...]) -> object:
+    text = value.isoformat()
+    if text == "NaT":  # what pandas has for none
+        return None
+    return text if getattr(value, "nanosecond", 0) else datetime.fromisoformat(text)
+
+
+def _unread(tensor: Any, error: Exception) -> str:
+    return f"<{type(tensor).__name__} of shape {tuple(tensor.shape)} not read: {type(error).__name__}: {error}>"[:500]
+
+
+_SIMPLE: tuple[tuple[Any, _Copy], ...] = (
+    (str, lambda value, within: str.__str__(value)),
+    (int, lambda value, within: int(value)),
+    (float, lambda value, within: float(value)),
+    ((bytes, bytearray, memoryview), lambda value, within: bytes(value)),
+    (datetime, _datetime),
+    (date, lambda value, within: date.fromisoformat(value.isoformat())),
+    (time, lambda value, within: time.fromisoformat(value.isoformat())),
+)
