@@ -6,14 +6,14 @@ Neither torch nor Pillow is imported: their objects are known by their methods.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Number
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeGuard, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from otel_logger.recycled import RecycledMemory
 
-__all__ = ["Array", "HostArray", "copy_all", "describe", "host_array", "items_of"]
+__all__ = ["Array", "HostArray", "Part", "copy_all", "described", "is_sequence", "own_copy", "parts_of"]
 
 Array: TypeAlias = npt.NDArray[Any]
 """An array of numbers, of any width."""
@@ -21,15 +21,20 @@ Array: TypeAlias = npt.NDArray[Any]
 _NUMBERS = "biuf"
 # Each array begins where any type and any vector instruction may.
 _ALIGNMENT = 64
-_PILLOW_MODES = ("1", "L", "RGB", "RGBA", "I", "F")
+_PILLOW_MODES = ("1", "L", "RGB", "RGBA", "I", "F", "I;16", "I;16B", "I;16L", "I;16N")
 
 
 @dataclass(frozen=True, slots=True)
 class HostArray:
-    """Numbers in the caller's memory, or the bits of bfloat16, which NumPy lacks and which become float32."""
+    """Numbers in the caller's memory.
+
+    With `is_bfloat16` they are the bits of that type, which NumPy lacks and which becomes float32; with `channels_last`
+    they are an image whose channels are last whatever the caller says of others.
+    """
 
     array: Array
     is_bfloat16: bool = False
+    channels_last: bool = False
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -51,57 +56,106 @@ class HostArray:
         return copy
 
 
-def host_array(value: object) -> HostArray:
-    """Return the numbers of an array, tensor, Pillow image or nested list; ValueError when it holds none.
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One array: a whole, or one item of a batch, which is copied as a whole."""
 
-    PyTorch tensors are detached and brought to the host, which waits for the device if they are on one. Floats that
-    NumPy lacks become float32.
+    whole: HostArray
+    index: int | None = None
+
+    def of(self, array: Array) -> Array:
+        """Show this part of the whole, or of a copy of it."""
+        return array if self.index is None else array[self.index]
+
+
+def parts_of(value: object, noun: str, dimensions: int) -> list[Part | ValueError]:
+    """Return the arrays of a call, or what is wrong with each: `noun` says what they should be.
+
+    Sequences, and arrays of objects, have as many as they have items. Anything else is one, or if it has more than
+    `dimensions`, a batch along the first. Nested lists of numbers alone are arrays themselves. PyTorch tensors are
+    detached and brought to the host, which waits for the device if they are on one.
     """
-    kind = type(value).__name__
-    if value is None or isinstance(value, (str, bytes, bytearray, dict)):
-        msg = f"not an image: {kind}"
-        raise ValueError(msg)
     try:
-        found = _found(value)
+        items = _items(value)
     except Exception as error:
-        # Not chained: a traceback holds the frames, and they the caller's memory.
-        raise describe(f"not an image: {kind}", error) from None
+        return [described(f"not {noun}: {type(value).__name__} that cannot be read", error)]
+    if items is not None:
+        parts = [_part(item, noun) for item in items]
+        return parts or [ValueError(f"not {noun}: an empty {type(value).__name__}")]
+    whole = _part(value, noun)
+    if isinstance(whole, ValueError) or whole.whole.array.ndim <= dimensions:
+        return [whole]
+    count = len(whole.whole.array)
+    return [Part(whole.whole, index) for index in range(count)] or [
+        ValueError(f"not {noun}: shape {whole.whole.array.shape}")
+    ]
+
+
+def copy_all(parts: Sequence[Part], memory: RecycledMemory) -> dict[int, Array]:
+    """Copy all into one piece of memory, which is had at once, and each batch as a whole; return them by `id`."""
+    wholes = {id(part.whole): part.whole for part in parts}
+    starts = {}
+    end = 0
+    for key, whole in wholes.items():
+        starts[key] = -(-end // _ALIGNMENT) * _ALIGNMENT
+        end = starts[key] + whole.nbytes
+    lent = memory.lend(end)
+    return {key: whole.copy(lent[starts[key] : starts[key] + whole.nbytes]) for key, whole in wholes.items()}
+
+
+def is_sequence(value: object) -> TypeGuard[Sequence[object]]:
+    """Tell whether a value is a sequence of things, not of characters."""
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray))
+
+
+def own_copy(value: object, noun: str, memory: RecycledMemory) -> HostArray | ValueError:
+    """Return a copy of one array or batch, or what is wrong with it; `parts_of` takes either."""
+    part = _part(value, noun)
+    if isinstance(part, ValueError):
+        return part
+    try:
+        (copy,) = copy_all([part], memory).values()
+    except Exception as error:
+        return described("cannot be copied", error)
+    return HostArray(copy, channels_last=part.whole.channels_last)
+
+
+def described(what: str, error: Exception) -> ValueError:
+    """Return `what` is wrong, with the error that says so, and without the memory that its traceback holds."""
+    return ValueError(f"{what} ({type(error).__name__}: {error})"[:500])
+
+
+def _part(value: object, noun: str) -> Part | ValueError:
+    kind = type(value).__name__
+    if isinstance(value, ValueError):
+        return value
+    if isinstance(value, HostArray):
+        return Part(value)
+    if value is None or isinstance(value, (str, bytes, bytearray, dict)):
+        return ValueError(f"not {noun}: {kind}")
+    try:
+        found = _host_array(value)
+    except Exception as error:
+        return described(f"not {noun}: {kind}", error)
     if found.array.dtype.kind not in _NUMBERS:
-        msg = f"not an image: {kind} of {found.array.dtype}; use booleans, integers or floats"
-        raise ValueError(msg)
-    return found
+        return ValueError(f"not {noun}: {kind} of {found.array.dtype}; use booleans, integers or floats")
+    return Part(found)
 
 
-def items_of(value: object) -> list[object] | None:
-    """Return the items of a sequence of arrays, or None when it is one array itself: also as nested lists of numbers.
-
-    ValueError when they cannot be read.
-    """
+def _items(value: object) -> list[object] | None:
     if getattr(getattr(value, "dtype", None), "kind", None) == "O" and getattr(value, "ndim", None) == 1:
         return list(cast(Any, value))
-    if not isinstance(value, Sequence) or isinstance(value, (str, bytes, bytearray)):
+    if not is_sequence(value):
         return None
-    try:
-        items = [value[index] for index in range(len(value))]
-    except Exception as error:
-        raise describe(f"not images: {type(value).__name__} that cannot be read", error) from None
+    items = [_item(value, index) for index in range(len(value))]
     return None if items and _depth(items) <= 2 else items
 
 
-def copy_all(arrays: Sequence[HostArray], memory: RecycledMemory) -> list[Array]:
-    """Copy all into one piece of memory, so that it is had once for many small arrays."""
-    ends = []
-    end = 0
-    for array in arrays:
-        end = -(-end // _ALIGNMENT) * _ALIGNMENT + array.nbytes
-        ends.append(end)
-    lent = memory.lend(end)
-    return [array.copy(lent[end - array.nbytes : end]) for array, end in zip(arrays, ends, strict=True)]
-
-
-def describe(what: str, error: Exception) -> ValueError:
-    """Return `what` is wrong, with the error that says so, and without the memory that its traceback holds."""
-    return ValueError(f"{what} ({type(error).__name__}: {error})"[:500])
+def _item(values: Sequence[object], index: int) -> object:
+    try:
+        return values[index]
+    except Exception as error:
+        return described("cannot be read", error)
 
 
 def _depth(items: Sequence[object]) -> int:
@@ -112,13 +166,14 @@ def _depth(items: Sequence[object]) -> int:
     return depth if isinstance(first, (Number, np.generic)) else 99
 
 
-def _found(value: Any) -> HostArray:
+def _host_array(value: Any) -> HostArray:
     if all(callable(getattr(value, method, None)) for method in ("detach", "cpu", "numpy")):
         return _tensor(value.detach().cpu())
-    if callable(getattr(value, "getbands", None)) and value.mode not in _PILLOW_MODES:
-        # A palette's numbers are no colours, and other modes have other channels.
-        if not value.mode.startswith("I;16"):
-            value = value.convert("RGBA" if value.mode in ("LA", "PA", "La", "RGBa") else "RGB")
+    if callable(getattr(value, "getbands", None)) and callable(getattr(value, "convert", None)):
+        if value.mode not in _PILLOW_MODES:
+            # A palette's numbers are no colours, and other modes have other channels.
+            value = value.convert("RGBA" if value.has_transparency_data else "RGB")
+        return HostArray(np.asarray(value), channels_last=True)
     return HostArray(np.asarray(value))
 
 

@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from otel_logger import conventions as names
@@ -11,13 +12,13 @@ from otel_logger.staging import Content
 from otel_logger_exporters.consignments import UNLISTED
 
 if TYPE_CHECKING:
-    from otel_logger.images import Taken
+    from otel_logger.images import Taken, Taking
     from otel_logger.pictures import MaskPicture, Picture
 
-__all__ = ["GALLERY_LINKS", "log_images"]
+__all__ = ["log_images"]
 
-GALLERY_LINKS = 16
-"""Images of a gallery that its record links to, those that it shows; its index has all."""
+LEGEND_BYTES = 8192
+"""Of the labels of masks, with their names and colours, in a record; an index of images has all of them."""
 
 
 def log_images(
@@ -31,69 +32,66 @@ def log_images(
     use_table: bool,
 ) -> None:
     """Copy images and masks now, and store them in the background. Never raises."""
-    from otel_logger.images import on_device, take_images
+    from otel_logger.held_images import hold_images
+    from otel_logger.images import take_images
 
-    work = _Work(deposits, name, channels_last, dict(labels) if isinstance(labels, Mapping) else {}, use_table)
     moment = deposits.moment(step)
-    held = on_device(images, masks)
-    if held is None:
-        work.put(take_images(images, masks, channels_last), moment)
-        return
-
+    call = _Call(deposits, name, labels, use_table, moment)
     # Copied where they are: to fetch them here would make the training wait for its device.
-    def fetch() -> None:
-        held.wait()
-        work.put(take_images(held.images, held.masks, channels_last), moment)
-
-    if not deposits.bench.put(fetch, size=held.nbytes):
+    held = hold_images(images, masks, channels_last)
+    if held is None:
+        call.put(take_images(images, masks, channels_last))
+    elif not deposits.bench.put(lambda: call.put(held.take()), size=held.nbytes):
         deposits.lose("image", held.count, f"Images {name!r} are lost: {deposits.no_room}")
 
 
-class _Work:
-    """One call: its images under one name, in one form."""
+class _Call:
+    """The images of one call on their way."""
 
-    def __init__(
-        self, deposits: Deposits, name: str, channels_last: bool, labels: Mapping[Any, Any], use_table: bool
-    ) -> None:
+    def __init__(self, deposits: Deposits, name: str, labels: Any, use_table: bool, moment: Moment) -> None:
+        from otel_logger.masks import label_names
+
         self._deposits = deposits
         self._name = name
-        self._channels_last = channels_last
-        self._labels = labels
         self._use_table = use_table
+        self._moment = moment
+        self._labels, self._faults = label_names(labels)
 
-    def put(self, taken: "Sequence[Taken]", moment: Moment) -> None:
+    def put(self, taking: "Taking") -> None:
         """Have images encoded, those of a gallery together."""
-        for one in taken:
-            if isinstance(one.pixels, Exception):
+        for fault in (*self._faults, *taking.faults):
+            self._deposits.lose("mask", fault.count, f"Masks of {self._name!r}: {fault.reason}")
+        for one in taking.images:
+            if isinstance(one.pixels, ValueError):
                 self._lose(one.index, one.pixels)
-        good = [one for one in taken if not isinstance(one.pixels, Exception)]
+        good = [one for one in taking.images if not isinstance(one.pixels, ValueError)]
         groups = [good] if self._use_table and len(good) > 1 else [[one] for one in good]
         for group in groups:
-            size = sum(one.nbytes for one in group)
-            if not self._deposits.bench.put(_bound(self._store, group, len(taken), moment), size=size):
+            job = partial(self._store, group, len(taking.images))
+            if not self._deposits.bench.put(job, size=sum(one.nbytes for one in group)):
                 self._deposits.lose("image", len(group), f"Images {self._name!r} are lost: {self._deposits.no_room}")
 
-    def _store(self, group: "list[Taken]", count: int, moment: Moment) -> None:
+    def _store(self, group: "list[Taken]", count: int) -> None:
         pictures = [(one.index, picture) for one in group if (picture := self._encoded(one)) is not None]
         if len(group) > 1 and pictures:
-            self._keep_gallery([picture for _, picture in pictures], count, moment)
+            self._keep_gallery([picture for _, picture in pictures], count)
             return
         for index, picture in pictures:
-            self._keep_one(picture, index, count, moment)
+            self._keep_one(picture, index, count)
 
     def _encoded(self, one: "Taken") -> "Picture | None":
         from otel_logger.pictures import encode_picture
 
         try:
-            picture = encode_picture(one, self._channels_last, self._deposits.settings.image_format, self._labels)
+            picture = encode_picture(one, self._deposits.settings.image_format, self._labels)
         except ValueError as error:
             self._lose(one.index, error)
             return None
         for fault in picture.faults:
-            self._deposits.lose("mask", 1, f"A mask of image {one.index} of {self._name!r} is lost: {fault}")
+            self._deposits.lose("mask", 1, f"Image {one.index} of {self._name!r}, {fault}")
         return picture
 
-    def _keep_one(self, picture: "Picture", index: int, count: int, moment: Moment) -> None:
+    def _keep_one(self, picture: "Picture", index: int, count: int) -> None:
         contents = [_content(picture.data, picture.media_type, picture.extension)]
         attributes: dict[str, Any] = {
             names.IMAGE_INDEX: index,
@@ -110,15 +108,16 @@ class _Work:
                 contents.append(
                     _content(mask.overlay, mask.overlay_media_type, mask.overlay_extension, names.OVERLAY_URIS)
                 )
-        self._keep(contents, attributes, picture.thumbnail, moment, 1)
+        self._keep(contents, attributes, picture.thumbnail, 1)
 
-    def _keep_gallery(self, pictures: "list[Picture]", count: int, moment: Moment) -> None:
-        from otel_logger.galleries import gallery
+    def _keep_gallery(self, pictures: "list[Picture]", count: int) -> None:
+        from otel_logger.galleries import gallery, gallery_indices
 
         contents: list[Content] = []
         entries: list[dict[str, Any]] = []
-        for picture in pictures:
-            role = names.IMAGE_URIS if len(entries) < GALLERY_LINKS else UNLISTED
+        shown = set(gallery_indices(len(pictures)))
+        for place, picture in enumerate(pictures):
+            role = names.IMAGE_URIS if place in shown else UNLISTED
             entry = _stored(picture.data, picture.media_type, picture.extension, role, contents)
             entry |= {"width": picture.width, "height": picture.height, "masks": []}
             for mask in picture.masks:
@@ -134,13 +133,11 @@ class _Work:
             attributes[names.MASK_NAMES] = named
             attributes[names.MASK_LABELS] = _legend([mask for picture in pictures for mask in picture.masks])
         body = gallery([picture.tile for picture in pictures])
-        self._keep([_content(index, "application/json", "json"), *contents], attributes, body, moment, len(pictures))
+        self._keep([_content(index, "application/json", "json"), *contents], attributes, body, len(pictures))
 
-    def _keep(
-        self, contents: list[Content], attributes: dict[str, Any], body: str, moment: Moment, images: int
-    ) -> None:
+    def _keep(self, contents: list[Content], attributes: dict[str, Any], body: str, images: int) -> None:
         try:
-            self._deposits.keep(names.EVENT_IMAGE, self._name, contents, attributes, body, moment)
+            self._deposits.keep(names.EVENT_IMAGE, self._name, contents, attributes, body, self._moment)
         except OSError as error:
             self._deposits.lose("image", images, f"Images {self._name!r} are lost: {error}")
 
@@ -165,12 +162,13 @@ def _content(data: bytes, media_type: str, extension: str, role: str = "") -> Co
 
 
 def _legend(masks: "Sequence[MaskPicture]") -> str:
-    """The labels of masks, by the mask's name, as JSON."""
+    """The labels of masks by the mask's name, as JSON, as many as there is room for."""
     legend: dict[str, dict[str, Any]] = {}
+    size = 2
     for mask in masks:
-        legend.setdefault(mask.name, {}).update(mask.legend)
+        for label, described in mask.legend.items():
+            size += len(json.dumps({mask.name: {label: described}}))
+            if size > LEGEND_BYTES:
+                return json.dumps(legend, ensure_ascii=False)
+            legend.setdefault(mask.name, {})[label] = described
     return json.dumps(legend, ensure_ascii=False)
-
-
-def _bound(function: Any, *arguments: Any) -> Any:
-    return lambda: function(*arguments)

@@ -4,12 +4,12 @@ Taking is all that the training waits for: each image is looked at, and copied. 
 thread, is in `pictures`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from otel_logger.host_arrays import Array, HostArray, copy_all, describe, host_array, items_of
-from otel_logger.masks import Fault, mask_sources, one_mask
+from otel_logger.host_arrays import Array, Part, copy_all, described, parts_of
+from otel_logger.masks import Fault, mask_parts, one_mask
 from otel_logger.pixels import oriented
 from otel_logger.recycled import RecycledMemory
 
@@ -17,8 +17,8 @@ __all__ = ["Taken", "Taking", "take_images"]
 
 _MEMORY = RecycledMemory()
 
-_Place: TypeAlias = tuple[int, int | None]
-"""Which of the copies an image is, or which item of which."""
+_Shape: TypeAlias = Callable[[Part, Array], Array]
+"""Shows a part of an array, or of its copy, in the shape of an image or a mask; ValueError when it has none."""
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class Taken:
     @property
     def nbytes(self) -> int:
         """Return the bytes that it holds."""
-        arrays = [self.pixels, *self.masks.values()]
+        arrays = (self.pixels, *self.masks.values())
         return sum(array.nbytes for array in arrays if not isinstance(array, ValueError))
 
 
@@ -49,45 +49,57 @@ class Taking:
 
 
 def take_images(images: object, masks: object = None, channels_last: bool = False) -> Taking:
-    """Copy images and their masks into memory of our own. Never raises, and changes and keeps nothing of the caller's.
+    """Copy images and their masks into memory of our own. Never raises, and keeps nothing of the caller's.
 
-    A list or tuple, or an array of arrays, is a sequence of images; anything else of at most three dimensions is one
-    image, and of more a batch along the first. Arrays, PyTorch tensors, Pillow images and nested lists of numbers are
-    taken; see `oriented` in `pixels` for their shapes, and `mask_sources` and `one_mask` in `masks` for those of
-    masks. What is no image, or holds nothing, is an item with a ValueError. Tensors that are on a device are waited
-    for; see `hold_images`.
+    A list or tuple is a sequence of images; anything else of at most three dimensions is one image, and of more a batch
+    along the first. Arrays, PyTorch tensors, Pillow images and nested lists of numbers are taken: `oriented` in
+    `pixels` says which shapes, `mask_parts` and `one_mask` in `masks` those of masks. What is no image, or holds
+    nothing, is an item with a ValueError. Tensors on a device are waited for; see `hold_images`.
     """
     try:
-        sources, places = _image_sources(images, channels_last)
-        labels, faults = mask_sources(masks, len(places))
-    except Exception as error:  # of classes of the caller's
-        return Taking([Taken(0, describe("not images", error))], [])
-    placed: list[tuple[str, list[int | ValueError]]] = []
-    for name, parts in labels.items():
-        placed.append((name, [_added(part, sources) for part in parts]))
-    try:
-        copies = copy_all(sources, _MEMORY)
+        return _taken(images, masks, channels_last)
     except Exception as error:
-        lost = describe("cannot be copied", error)
-        return Taking([Taken(index, lost) for index in range(len(places))], faults)
-    taken = [Taken(index, _pixels(copies, place, channels_last)) for index, place in enumerate(places)]
-    for name, masks_of_name in placed:
-        for image, mask in zip(taken, masks_of_name, strict=False):
-            image.masks[name] = mask if isinstance(mask, ValueError) else one_mask(copies[mask])
+        # Classes of the caller's may do anything, and memory may be short.
+        return Taking([Taken(0, described("images cannot be taken", error))], [])
+
+
+def _taken(images: object, masks: object, channels_last: bool) -> Taking:
+    def as_image(part: Part, array: Array) -> Array:
+        return oriented(part.of(array), channels_last or part.whole.channels_last)
+
+    def as_mask(part: Part, array: Array) -> Array:
+        return one_mask(part.of(array))
+
+    parts = _judged(parts_of(images, "an image", 3), as_image)
+    named, faults = mask_parts(masks, len(parts))
+    masked = {name: _judged(of_name, as_mask) for name, of_name in named.items()}
+    try:
+        copies = copy_all(
+            [part for row in (parts, *masked.values()) for part in row if isinstance(part, Part)], _MEMORY
+        )
+    except Exception as error:
+        # There is no memory.
+        lost = described("cannot be copied", error)
+        return Taking([Taken(index, lost) for index in range(len(parts))], faults)
+    taken = [Taken(index, image) for index, image in enumerate(_copied(parts, copies, as_image))]
+    for name, of_name in masked.items():
+        for image, mask in zip(taken, _copied(of_name, copies, as_mask), strict=False):
+            image.masks[name] = mask
     return Taking(taken, faults)
 
 
-def _image_sources(images: object, channels_last: bool) -> tuple[list[HostArray], list[_Place | ValueError]]:
-    """Return what to copy, and for each image where it will be among the copies."""
-    sources: list[HostArray] = []
-    try:
-        items = items_of(images)
-        if items is None:
-            items = [images]
-            whole = images if isinstance(images, ValueError) else host_array(images)
-            if isinstance(whole, HostArray) and whole.array.ndim > 3:
-                return _batch(whole, channels_last)
-            return [whole]
-    except ValueError as error:
-        return [], [error.with_traceback(None)]
-    return sources, []
+def _judged(parts: list[Part | ValueError], shape: _Shape) -> list[Part | ValueError]:
+    """Return the parts with what has no possible shape made an error, before it is copied."""
+    judged: list[Part | ValueError] = []
+    for part in parts:
+        try:
+            if isinstance(part, Part):
+                shape(part, part.whole.array)
+            judged.append(part)
+        except ValueError as error:
+            judged.append(error.with_traceback(None))
+    return judged
+
+
+def _copied(parts: list[Part | ValueError], copies: dict[int, Array], shape: _Shape) -> list[Array | ValueError]:
+    return [shape(part, copies[id(part.whole)]) if isinstance(part, Part) else part for part in parts]

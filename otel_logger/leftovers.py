@@ -61,7 +61,7 @@ class Leftovers:
     writer: WriterFile
     launch: Launch
     clock: Clock
-    exclusive: Exclusive = lambda key: nullcontext()  # noqa: E731
+    exclusive: Exclusive = lambda key: nullcontext()
     stored: int = 0
     failed: int = 0
     reason: str | None = None

@@ -85,7 +85,7 @@ def _extremes(image: Array, work: type) -> tuple[np.floating, np.floating, bool]
     """Return the smallest and the largest finite value, and whether there is no other."""
     low, high, is_finite = work(np.inf), work(-np.inf), True
     for rows in bands(image):
-        band = image[rows].astype(work)
+        band: Array = image[rows].astype(work)
         least, most = band.min(), band.max()
         if not (np.isfinite(least) and np.isfinite(most)):
             is_finite = False

@@ -81,7 +81,7 @@ class Errand:
     timeout: float
     log: logging.Logger
     advance: Callable[[int], None] = lambda count: None
-    exclusive: Exclusive = lambda key: nullcontext()  # noqa: E731
+    exclusive: Exclusive = lambda key: nullcontext()
 
     def waiting(self, folder: Path) -> int:
         """Return the bytes of a writer's folder that have an endpoint and are not acknowledged, or are to be stored."""

@@ -1,7 +1,7 @@
 """Cells of tables as JSON, made in bounded pieces, so that no cell keeps other threads from running.
 
 A cell is what `otel_logger.table_copies` makes of a user's value: None, bool, int, float, str, bytes, datetime, date,
-time, lists and dictionaries of these, an array with `tolist`, or a `Deferred`.
+time, tuples and dictionaries of these, an array with `tolist`, or a `Deferred`.
 """
 
 import base64

@@ -1,15 +1,16 @@
 """Private copies of cells, made on the caller's thread: shallow where nobody can change a value, without any wait."""
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import date, datetime, time
+from itertools import chain
 from typing import Any
 
 from otel_logger.forms import fields_of
 from otel_logger.table_cells import ATOMS, Deferred, json_text, text_of
 from otel_logger.table_images import image_cell, is_image
-from otel_logger.values import is_device_tensor, is_tensor
+from otel_logger.values import is_tensor
 
 __all__ = ["CellCopies", "Keep", "unique"]
 
@@ -17,6 +18,7 @@ Keep = Callable[[list[Any]], tuple[list[Any], Callable[[], None]]]
 """Copies tensors on their device, and returns the copies with what waits until they are made."""
 
 _DEPTH = 32
+_SIMPLE_DTYPES = frozenset("?bBhHiIlLqQefdSU")
 _UNCHANGEABLE = frozenset(ATOMS)
 
 _Copy = Callable[[Any, tuple[int, ...]], object]
@@ -65,9 +67,19 @@ class CellCopies:
         self._device: list[DeviceCell] = []
         self._ways: dict[type, _Copy] = {}
 
-    def row(self, row: Iterable[object]) -> tuple[object, ...]:
-        """Copy a row."""
-        return tuple([cell if type(cell) in _UNCHANGEABLE else self.cell(cell) for cell in row])
+    def column(self, cells: Sequence[Any]) -> Sequence[object]:
+        """Copy the cells of a column, or part of it; at once where all are alike."""
+        kinds = set(map(type, cells))
+        if kinds <= _UNCHANGEABLE:
+            return cells
+        if kinds <= {list, tuple} and _are_atoms(chain.from_iterable(cells)):
+            # Tuples, since the garbage collector would visit each list.
+            return list(map(tuple, cells))
+        if kinds == {dict} and _are_atoms(chain.from_iterable(map(dict.values, cells))) and _are_strings(cells):
+            return list(map(dict.copy, cells))
+        if len(kinds) == 1 and _is_scalar(*kinds):
+            return [cell.item() for cell in cells]
+        return [cell if type(cell) in _UNCHANGEABLE else self.cell(cell) for cell in cells]
 
     def cell(self, value: Any, within: tuple[int, ...] = ()) -> object:
         """Copy a value. What contains itself, or is nested more than 32 deep, ends in "..."."""
@@ -103,8 +115,12 @@ class CellCopies:
                 return way
         if is_image(kind):
             return self._image
-        if any(base.__module__ == "torch" and base.__name__ == "Tensor" for base in kind.__mro__):
+        if _is_a(kind, "torch", "Tensor"):
             return self._tensor
+        if _is_scalar(kind):
+            return lambda value, within: value.item()
+        if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
+            return self._ndarray
         if callable(getattr(kind, "tolist", None)):
             return self._array
         for known, nested in ((Mapping, self._mapping), ((list, tuple), self._list), (AbstractSet, self._set)):
@@ -118,16 +134,16 @@ class CellCopies:
         return way(value, (*within, id(value)))
 
     def _list(self, value: Any, within: tuple[int, ...]) -> object:
-        if _UNCHANGEABLE.issuperset(map(type, value)):
-            return list(value)
-        return [self.cell(cell, within) for cell in value]
+        if _are_atoms(value):
+            return tuple(value)
+        return tuple([self.cell(cell, within) for cell in value])
 
     def _mapping(self, value: Any, within: tuple[int, ...]) -> object:
         keys = unique([text_of(key) for key in value])
         return dict(zip(keys, [self.cell(cell, within) for cell in value.values()], strict=True))
 
     def _set(self, value: Any, within: tuple[int, ...]) -> object:
-        return sorted((self.cell(cell, within) for cell in value), key=json_text)
+        return tuple(sorted((self.cell(cell, within) for cell in value), key=json_text))
 
     def _object(self, value: Any, within: tuple[int, ...]) -> object:
         fields = fields_of(value)
@@ -143,7 +159,7 @@ class CellCopies:
 
     def _tensor(self, value: Any, within: tuple[int, ...]) -> object:
         tensor = value.detach()
-        if is_device_tensor(tensor):
+        if tensor.device.type != "cpu":
             cell = DeviceCell(tensor)
             self._device.append(cell)
             self.size += tensor.numel() * tensor.element_size()
@@ -152,6 +168,12 @@ class CellCopies:
             return self.cell(tensor.item(), within)
         self.size += tensor.numel() * tensor.element_size()
         return tensor.clone()
+
+    def _ndarray(self, value: Any, within: tuple[int, ...]) -> object:
+        if value.dtype.char not in _SIMPLE_DTYPES or not value.ndim:
+            return self._array(value, within)
+        self.size += value.nbytes
+        return value.copy()
 
     def _array(self, value: Any, within: tuple[int, ...]) -> object:
         if callable(getattr(value, "to_numpy", None)):  # a column of pandas or its kin
@@ -188,6 +210,27 @@ def unique(names: list[str], reserved: frozenset[str] = frozenset()) -> list[str
         taken.add(candidate)
         result.append(candidate)
     return result
+
+
+def _is_a(kind: type, package: str, *names: str) -> bool:
+    """Tell whether a class descends from one of these, which are not imported to ask."""
+    return any(base.__module__ == package and base.__name__ in names for base in kind.__mro__)
+
+
+def _is_scalar(kind: type) -> bool:
+    """Tell whether this is a class of NumPy's numbers whose values Python has too."""
+    return _is_a(kind, "numpy", "bool", "bool_", "integer", "floating") and kind.__name__ not in (
+        "longdouble",
+        "timedelta64",
+    )
+
+
+def _are_strings(keys: Iterable[Iterable[object]]) -> bool:
+    return {str}.issuperset(map(type, chain.from_iterable(keys)))
+
+
+def _are_atoms(cells: Iterable[object]) -> bool:
+    return _UNCHANGEABLE.issuperset(map(type, cells))
 
 
 def _moment(value: Any) -> object:

@@ -11,8 +11,8 @@ PARQUET = "parquet"
 
 TABLE_FORMATS = (JSONL, PARQUET)
 
-# The suffix `+gzip` (RFC 8460) says what is stored. A content encoding would have browsers and some stores unpack on the
-# way, and what arrives would no longer have the digest of what was stored.
+# The suffix `+gzip` (RFC 8460) says what is stored. A content encoding would have browsers and some stores unpack on
+# the way, and what arrives would no longer have the digest of what was stored.
 _MEDIA_TYPES = {JSONL: "application/jsonl+gzip", PARQUET: "application/vnd.apache.parquet"}
 # By the ending readers such as pandas know that they must unpack.
 _EXTENSIONS = {JSONL: "jsonl.gz", PARQUET: "parquet"}

@@ -1,10 +1,10 @@
 """Tables as Parquet. The only module that imports pyarrow, and only when such a table is written or read.
 
-A column of one kind is typed: `boolean` as bool, `integer` as int64, `number` as double, `string` and `image` as string,
-`bytes` as binary, `date` as date32, `time` as time64[us], `datetime` as timestamp[us], in UTC if all of its times have a
-zone. Any other, `mixed`, `array` and `object` among them, holds each cell's JSON as a string, as JSON lines have it;
-so does one of integers beyond 64 bits or, beside floats, beyond what a double holds exactly, and one in which only some
-times have a zone. The metadata have the schema, under the key `otel_logger.table`.
+A column of one kind is typed: `boolean` as bool, `integer` as int64, `number` as double, `string` and `image` as
+string, `bytes` as binary, `date` as date32, `time` as time64[us], `datetime` as timestamp[us], in UTC if all of its
+times have a zone. Any other, `mixed`, `array` and `object` among them, holds each cell's JSON as a string, as JSON
+lines have it; so does one of integers beyond 64 bits or, beside floats, beyond what a double holds exactly, and one in
+which only some times have a zone. The metadata have the schema, under the key `otel_logger.table`.
 """
 
 import json
@@ -24,7 +24,7 @@ __all__ = ["read_parquet", "write_parquet"]
 # Readers read a row group at a time.
 _GROUP_ROWS = 2**16
 _GROUP_BYTES = 2**25
-_HEAVY_ROWS = 16
+_HEAVY_ROWS = 8
 
 _INT64 = range(-(2**63), 2**63)
 _EXACT = range(-(2**53), 2**53 + 1)
@@ -94,16 +94,22 @@ def _form(kind: str, cells: Iterator[Any]) -> _Form:
 def _batches(table: Table, forms: list[_Form], arrow: "pa.Schema") -> Iterator["pa.RecordBatch"]:
     import pyarrow as pa
 
+    for rows in _pieces(table, len(forms)):
+        columns = [
+            pa.array([None if cell is None else make(cell) for cell in cells], kind)
+            for cells, (kind, make) in zip(rows, forms, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=arrow)
+
+
+def _pieces(table: Table, width: int) -> Iterator[list[tuple[object, ...]]]:
+    """Return the columns of some rows after others: fewer rows where cells may be large."""
+    missing = [None] * width
     for chunk in table.rows.chunks:
-        padded = list(zip_longest(*chunk, [None] * len(forms)))
-        step = len(chunk) if are_light(padded) else _HEAVY_ROWS
+        columns = list(zip_longest(*chunk, missing))
+        step = len(chunk) if are_light(columns) else _HEAVY_ROWS
         for start in range(0, len(chunk), step):
-            stop = min(start + step, len(chunk))
-            columns = [
-                pa.array([None if cell is None else make(cell) for cell in cells[start:stop]], kind)
-                for cells, (kind, make) in zip(padded, forms, strict=True)
-            ]
-            yield pa.RecordBatch.from_arrays(columns, schema=arrow)
+            yield [cells[start : min(start + step, len(chunk))] for cells in columns]
 
 
 def _groups(batches: Iterable["pa.RecordBatch"]) -> Iterator[list["pa.RecordBatch"]]:

@@ -7,10 +7,11 @@ written as text.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
+from operator import is_
 from typing import Any
 
 from otel_logger.devices import keep_on_device
-from otel_logger.table_cells import ATOMS, Deferred, as_utf8, json_pieces, string_text, text_of
+from otel_logger.table_cells import Deferred, as_utf8, json_pieces, string_text, text_of
 from otel_logger.table_copies import CellCopies, Keep, unique
 
 __all__ = ["PREVIEW_BYTES", "RESERVED_NAME", "Rows", "Table", "column_names", "preview", "snapshot_table"]
@@ -25,6 +26,8 @@ _PREVIEW_CELL = 200
 _ROWS = 1024
 _CELLS = 2**14
 _BYTES_PER_CELL = 64
+# Kinds of arrays whose cells their lists have as they are.
+_LISTED = tuple("biufUSO")
 
 _Chunk = tuple[tuple[object, ...], ...]
 
@@ -32,8 +35,8 @@ _Chunk = tuple[tuple[object, ...], ...]
 class Rows:
     """The rows of a table in chunks; iterating gives the rows one by one.
 
-    Chunks keep other threads running: the garbage collector does not visit tuples that hold nothing it could free, and a
-    million rows are given back a chunk at a time.
+    Chunks keep other threads running: the garbage collector does not visit tuples that hold nothing it could free, and
+    a million rows are given back a chunk at a time.
     """
 
     __slots__ = ("_count", "chunks", "width")
@@ -155,6 +158,9 @@ def _rows(rows: object) -> Iterable[object]:
     if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
         msg = f"not a table: rows of {type(rows).__name__}; use a list of lists"
         raise ValueError(msg)
+    if len(getattr(rows, "shape", ())) == 2 and getattr(getattr(rows, "dtype", None), "kind", "") in _LISTED:
+        array: Any = rows
+        return (row for start in range(0, len(array), _ROWS) for row in array[start : start + _ROWS].tolist())
     return rows
 
 
@@ -175,9 +181,12 @@ def _chunk(rows: Sequence[Any], copies: CellCopies) -> _Chunk:
     if not {list, tuple}.issuperset(map(type, rows)):
         rows = [row if isinstance(row, (list, tuple)) else _cells(row) for row in rows]
     chunk = tuple(map(tuple, rows))
-    if ATOMS.keys() >= set(map(type, chain.from_iterable(chunk))):
-        return chunk
-    return tuple([copies.row(row) for row in chunk])
+    if len(set(map(len, chunk))) > 1:
+        return tuple([tuple(copies.column(row)) for row in chunk])
+    columns = list(zip(*chunk, strict=True))
+    copied = list(map(copies.column, columns))
+    # Mostly they are atoms alone.
+    return chunk if all(map(is_, copied, columns)) else tuple(zip(*copied, strict=True))
 
 
 def _cells(row: object) -> list[object]:

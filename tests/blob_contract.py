@@ -1,5 +1,7 @@
 """What every blob store keeps to: one suite, which `tests/contracts` and `tests/integration` run against each of them.
 
+from tests.blob_contract import BlobStoreContract, desk, size
+
 class TestSomeStore(BlobStoreContract):
     @pytest.fixture
     def place(self) -> Place:
@@ -23,7 +25,7 @@ from otel_logger_exporters.blob_files import sha256_file
 from otel_logger_exporters.blob_meta import BlobCorruptError, BlobForbiddenError, BlobMeta, BlobUnavailableError
 from otel_logger_exporters.blob_store import BlobStore
 
-__all__ = ["MIB", "BlobStoreContract", "Place", "describe", "write_random"]
+__all__ = ["MIB", "SMALL", "BlobStoreContract", "Place", "describe", "desk", "nothing_left_at", "size", "write_random"]
 
 MIB = 2**20
 
@@ -126,6 +128,12 @@ class Desk:
         path = self._folder / "got"
         self.store.copy_to(name, path)
         return path.read_bytes()
+
+
+@pytest.fixture(params=[SMALL, LARGE], ids=["small", "large"])
+def size(request: pytest.FixtureRequest) -> int:
+    """Return the size of a file that is sent in one request, and of one that is sent in many."""
+    return int(request.param)
 
 
 @pytest.fixture
@@ -244,7 +252,6 @@ class BlobStoreContract:
             assert meta == place.store.copy_to("x", tmp_path / "out")
             assert meta.sha256 == sha256_file(tmp_path / "out")
 
-    @pytest.mark.parametrize("size", [SMALL, LARGE], ids=["small", "large"])
     def test_a_name_that_may_not_be_replaced_stays(self, place: Place, desk: Desk, tmp_path: Path, size: int) -> None:
         """FileExistsError names the file and the store; what was there stays, and the source with `move` too."""
         first = desk.put("run/x.pt", b"first")
@@ -264,7 +271,6 @@ class BlobStoreContract:
         assert (first, b"first") == (desk.store.meta("run/x.pt"), desk.get("run/x.pt"))
         assert meta.sha256 == sha256_file(path)
 
-    @pytest.mark.parametrize("size", [SMALL, LARGE], ids=["small", "large"])
     def test_a_name_that_may_be_replaced_is(self, place: Place, desk: Desk, tmp_path: Path, size: int) -> None:
         """`may_replace` is given what is known of the file that is there, and decides."""
         first = desk.put("x", b"first")
@@ -282,7 +288,6 @@ class BlobStoreContract:
         desk.put("b", b"2", may_replace=never)
         assert (b"1", b"2") == (desk.get("a"), desk.get("b"))
 
-    @pytest.mark.parametrize("size", [SMALL, LARGE], ids=["small", "large"])
     def test_the_same_upload_again_is_success(self, place: Place, tmp_path: Path, size: int) -> None:
         """An upload that is there already is not transferred, whatever `may_replace` says: seen by other bytes."""
         path = write_random(tmp_path / "x", size)
@@ -332,7 +337,6 @@ class BlobStoreContract:
             put(path, meta, True)
             assert not path.exists()
 
-    @pytest.mark.parametrize("size", [SMALL, LARGE], ids=["small", "large"])
     def test_a_source_that_is_not_as_announced_is_not_stored(self, place: Place, tmp_path: Path, size: int) -> None:
         """BlobCorruptError; nothing of it is in the place, and the source is where it was.
 
@@ -420,7 +424,7 @@ class BlobStoreContract:
         place.overwrite(f"{place.prefix}files/x", wrong)
         with (
             nothing_left_at(tmp_path / "to" / "x", content),
-            pytest.raises(BlobCorruptError, match=f"'x' in the blob store {re.escape(place.store.uri)}"),
+            pytest.raises(BlobCorruptError, match=rf"{re.escape(place.store.uri)}.* store it again"),
         ):
             place.store.copy_to("x", tmp_path / "to" / "x")
         desk.put("x", b"weights")
@@ -450,7 +454,6 @@ class BlobStoreContract:
         assert b"new" == (tmp_path / "to" / "x").read_bytes()
         assert {tmp_path / "to" / "x"} == set((tmp_path / "to").iterdir())
 
-    @pytest.mark.parametrize("size", [SMALL, LARGE], ids=["small", "large"])
     def test_a_progress_that_raises_leaves_nothing(self, place: Place, tmp_path: Path, size: int) -> None:
         """A copy that is interrupted takes what it had written with it, and the next one works."""
         path = write_random(tmp_path / "x", size)
@@ -499,7 +502,6 @@ class BlobStoreContract:
         place.store.put_object(path, meta, "png")
         assert path.read_bytes() == place.read(key)
 
-    @pytest.mark.parametrize("size", [SMALL, LARGE], ids=["small", "large"])
     def test_a_conflict_is_kept_beside_what_is_there(self, place: Place, desk: Desk, tmp_path: Path, size: int) -> None:
         """What lost its name is kept under its upload's, each by itself; the name keeps what it has."""
         first = desk.put("run/x", b"first")
@@ -525,7 +527,6 @@ class BlobStoreContract:
         assert before == place.keys()
         assert place.store.meta("../x") is None
 
-    @pytest.mark.parametrize("size", [SMALL, LARGE], ids=["small", "large"])
     def test_of_many_who_create_one_name_one_does(self, place: Place, tmp_path: Path, size: int) -> None:
         """Exactly one of several at one moment stores its file, the others are told that the name is taken."""
         paths = [write_random(tmp_path / f"source-{seed}", size, seed) for seed in range(5)]
@@ -541,7 +542,6 @@ class BlobStoreContract:
         assert winner == place.store.copy_to("x", tmp_path / "out")
         assert winner.sha256 == sha256_file(tmp_path / "out")
 
-    @pytest.mark.parametrize("size", [SMALL, LARGE], ids=["small", "large"])
     def test_of_many_who_replace_one_name_one_is_last(self, place: Place, tmp_path: Path, size: int) -> None:
         """All succeed, and what is there in the end is one of them, whole, with its own description."""
         paths = [write_random(tmp_path / f"source-{seed}", size, seed) for seed in range(4)]
@@ -558,7 +558,10 @@ class BlobStoreContract:
         assert last.sha256 == sha256_file(tmp_path / "out")
 
     def test_who_reads_beside_a_writer_gets_one_or_the_other(self, place: Place, desk: Desk, tmp_path: Path) -> None:
-        """While a name is replaced again and again, each copy is whole, and is what its description says."""
+        """While a name is replaced again and again, each copy is whole, and is what its description says.
+
+        A store may ask to try again where it is replaced faster than it can be read.
+        """
         sources = [write_random(tmp_path / f"source-{seed}", 5000 + seed, seed) for seed in range(4)]
         metas = [describe(path, "x", f"u{seed}") for seed, path in enumerate(sources)]
         place.store.put_file("x", sources[0], metas[0])
@@ -570,8 +573,12 @@ class BlobStoreContract:
                     place.store.put_file("x", path, meta)
 
         def read() -> None:
-            for _ in range(20):
-                copied.append((place.store.copy_to("x", tmp_path / "out"), sha256_file(tmp_path / "out")))
+            while len(copied) < 20:
+                try:
+                    meta = place.store.copy_to("x", tmp_path / "out")
+                except BlobUnavailableError:
+                    continue
+                copied.append((meta, sha256_file(tmp_path / "out")))
 
         assert [None, None] == at_once([write, read])
         assert set() == {meta for meta, _ in copied} - set(metas)

@@ -43,10 +43,12 @@ EXPORTERS = [
         "rejected",
         "responses",
     }
-    | {"file_store", "object_errors", "object_meta"}
+    | {"object_errors", "object_meta"}
     | {"console", "hidden_folder", "resolver", "rows", "scrape_names", "scrape_server", "segments", "space"},
     {"object_options", "private_copy", "proxies", "scrape_address", "scrape_families", "scrape_security", "sockets"},
-    {"consignments", "courier", "file_store"},
+    {"object_client"},
+    {"consignments", "courier", "file_store", "object_claims"},
+    {"object_store"},
     {
         "blob_store",
         "detectors",
@@ -73,12 +75,12 @@ EXPORTERS = [
 """The layers of otel_logger_exporters: a module imports only from those before its own."""
 
 LOGGER = [
-    {"forms"},
-    {"_version", "contract", "findings", "images", "progress", "readable", "stamps", "tables", "tabular"}
+    {"forms", "label_colours", "recycled"},
+    {"_version", "contract", "findings", "host_arrays", "progress", "readable", "stamps", "tables", "tabular"}
     | {"lookout", "ranks", "log_hooks", "process_hooks", "termination", "trainer_events", "values"},
-    {"conventions", "redaction", "folders", "launcher"},
-    {"activity", "exceptions", "heartbeat", "tracer"},
-    {"open_spans"},
+    {"conventions", "redaction", "folders", "launcher", "masks", "pixels"},
+    {"activity", "exceptions", "heartbeat", "images", "pillow", "png", "tracer"},
+    {"label_images", "open_spans", "thumbnails"},
     {
         "cluster",
         "devices",
@@ -92,10 +94,10 @@ LOGGER = [
         "self_metrics",
         "settings",
     }
-    | {"spans", "workbench"},
+    | {"galleries", "overlays", "spans", "workbench"},
     {"doctor_door", "overview", "recorder", "resource", "trainer", "vocabulary", "writer_folder", "event_log"}
     | {"span_block", "trace_log", "hyperparameter_events", "hyperparameter_memory", "program_logs"}
-    | {"attribute_glossary"},
+    | {"attribute_glossary", "held_images", "pictures"},
     {"announce", "contents", "delivery", "doctor_connection", "launch", "liveness", "staging"},
     {"hyperparameter_log", "leftovers", "settling", "shelf", "vitals"},
     {"doctor_endpoint", "doctor_folder", "scraping", "syncing", "writer"},
@@ -125,7 +127,7 @@ OWNERS = {
     "prometheus_client": {"otel_logger_exporters.scrape_page"},
     "grpc": {"otel_logger_exporters.grpc_transport"},
     "urllib3": {"otel_logger_exporters.http_pool", "otel_logger_exporters.http_transport"},
-    "PIL": {"otel_logger.images"},
+    "PIL": {"otel_logger.pillow"},
     "pyarrow": set(),
     "pandas": set(),
     "random": {"otel_logger_exporters.backoff"},

@@ -33,8 +33,8 @@ class Courier:
     A BlobUnavailableError stops all of them for a while that grows, a BlobForbiddenError for a minute; then the same
     load is tried again, for ever. Any other error is the load's own, which should have dealt with it.
 
-    Threads are daemons and start with the first loads. Where none can be started, as at the exit of the interpreter since
-    Python 3.12, `drain` carries itself.
+    Threads are daemons and start with the first loads. Where none can be started, as at the exit of the interpreter
+    since Python 3.12, `drain` carries itself.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Courier:
             self._release(key)
 
     def drain(self, timeout: float) -> int:
-        """Carry what waits, once at once even if a pause was due, for `timeout` seconds at most; return what is left."""
+        """Carry what waits, at once even if a pause was due, within `timeout` seconds; return how many are left."""
         deadline = self._clock.monotonic() + timeout
         with self._changed:
             self._retry_at = 0.0
@@ -178,8 +178,8 @@ class Courier:
         if is_forbidden:
             self._ledger.warn(
                 "store configuration",
-                f"The blob store does not take what it is given: {said}. Nothing is lost: everything stays on disk, and "
-                "one attempt a minute is made until this is mended.",
+                f"The blob store does not take what it is given: {said}. Nothing is lost: everything stays on disk, "
+                "and one attempt a minute is made until this is mended.",
             )
         else:
             self._ledger.warn(

@@ -21,6 +21,7 @@ CLAIM_LIFETIME = timedelta(days=1)
 """Longer than the upload of any checkpoint, shorter than the patience of who wants to use its name."""
 
 _ATTEMPTS = 5
+_SHOWN = 100
 
 
 class ObjectClaims:
@@ -102,7 +103,10 @@ class ObjectClaims:
 
 def by_whom(meta: BlobMeta) -> str:
     """Who has written a blob, for people to read."""
-    return "somebody else" if meta.run_id is None else f"run {meta.run_id!r}, attempt {meta.attempt}"
+    if meta.run_id is None:
+        return "somebody else"
+    run_id = meta.run_id if len(meta.run_id) <= _SHOWN else f"{meta.run_id[:_SHOWN]}..."
+    return f"run {run_id!r}, attempt {meta.attempt}"
 
 
 def _path(name: str) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from otel_logger_exporters.blob_meta import BlobForbiddenError, BlobUnavailableError
 from otel_logger_exporters.blob_url import BlobUrl
-from otel_logger_exporters.object_errors import ObjectMissingError, UnsupportedConditionError, translated
+from otel_logger_exporters.object_errors import ObjectMissingError, UnsupportedConditionError, translated, unopened
 from otel_logger_exporters.object_options import client_options, provider_options, retry_options, wants_profile
 
 if TYPE_CHECKING:
@@ -132,7 +132,8 @@ class ObjectClient:
         if of is None:
             mode: Any = "create"
         else:
-            mode = {"e_tag": of.e_tag, "version": of.version} if of.e_tag is not None else "overwrite"
+            known = {"e_tag": of.e_tag, "version": of.version}
+            mode = {key: value for key, value in known.items() if value is not None} or "overwrite"
         if self._has_conditions:
             try:
                 self._put(path, data, attributes, mode)
@@ -197,14 +198,19 @@ class ObjectClient:
     def _store(self) -> "ObjectStore":
         if _is_forked_late:
             msg = (
-                f"{self._url.uri()} cannot be used in a child of a fork whose parent had obstore imported: it would hang. "
-                "Start such processes by spawn (multiprocessing.set_start_method('spawn')), or leave files to the "
-                "process that trains"
+                f"{self._url.uri()} cannot be used in a child of a fork whose parent had imported obstore: it would "
+                "hang. Start such processes by spawn (multiprocessing.set_start_method('spawn')), or leave files to "
+                "the process that trains"
             )
             raise BlobForbiddenError(errno.ENOTSUP, msg)
         with self._lock:
             if self._opened is None:
-                self._opened = _memory(self._url.place) if self._url.scheme == "memory" else self._open()
+                try:
+                    self._opened = _memory(self._url.place) if self._url.scheme == "memory" else self._open()
+                except BlobForbiddenError:
+                    raise
+                except Exception as error:
+                    raise unopened(error, self._url.uri(), self._url.scheme) from None
             return self._opened
 
     def _open(self) -> "ObjectStore":
@@ -212,7 +218,7 @@ class ObjectClient:
 
         options = provider_options(self._url, self._environ)
         common: dict[str, Any] = {
-            "client_options": client_options(options, self._environ),
+            "client_options": client_options(self._url, options, self._environ),
             "retry_config": retry_options(),
         }
         if wants_profile(self._url, self._environ):

@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from otel_logger_exporters.blob_url import BLOB_STORE_VARIABLE, BlobUrl
+from otel_logger_exporters.endpoint_urls import has_valid_host
 from otel_logger_exporters.errors import ConfigurationError
 
 __all__ = ["VARIABLES", "check_options", "client_options", "provider_options", "retry_options", "wants_profile"]
@@ -39,7 +41,7 @@ VARIABLES: dict[str, dict[str, str]] = {
         "AWS_WEB_IDENTITY_TOKEN_FILE": "web_identity_token_file",
         "AWS_ROLE_ARN": "role_arn",
         "AWS_ROLE_SESSION_NAME": "role_session_name",
-        "AWS_ENDPOINT_URL_STS": "sts_endpoint",
+        "AWS_ENDPOINT_URL_STS": "endpoint_url_sts",
         "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "container_credentials_relative_uri",
         "AWS_CONTAINER_CREDENTIALS_FULL_URI": "container_credentials_full_uri",
         "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": "container_authorization_token_file",
@@ -86,7 +88,8 @@ VARIABLES: dict[str, dict[str, str]] = {
 }
 """For each scheme the variables that are handed on, and what obstore calls them."""
 
-_ENDPOINT_OPTIONS = ("endpoint", "base_url", "msi_endpoint", "metadata_endpoint", "sts_endpoint")
+_ENDPOINT_OF_S3 = "AWS_ENDPOINT_URL_S3"
+_ENDPOINT_OPTIONS = ("endpoint", "base_url", "msi_endpoint", "metadata_endpoint", "endpoint_url_sts")
 
 
 def provider_options(url: BlobUrl, environ: Mapping[str, str]) -> dict[str, str]:
@@ -96,12 +99,12 @@ def provider_options(url: BlobUrl, environ: Mapping[str, str]) -> dict[str, str]
         value = environ.get(variable, "").strip()
         if value:
             options[option] = value
-    if url.scheme == "s3" and (endpoint := environ.get("AWS_ENDPOINT_URL_S3", "").strip()):
+    if url.scheme == "s3" and (endpoint := environ.get(_ENDPOINT_OF_S3, "").strip()):
         options["endpoint"] = endpoint  # the endpoint of one service goes before that of all
     return options
 
 
-def client_options(options: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, Any]:
+def client_options(url: BlobUrl, options: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, Any]:
     """How requests are made: with bounds of time, in the clear only where an endpoint is `http://`."""
     client: dict[str, Any] = {
         "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
@@ -110,7 +113,7 @@ def client_options(options: Mapping[str, str], environ: Mapping[str, str]) -> di
     }
     if any(options.get(name, "").lower().startswith("http://") for name in _ENDPOINT_OPTIONS):
         client["allow_http"] = True
-    if bundle := environ.get("AWS_CA_BUNDLE", "").strip():
+    if url.scheme == "s3" and (bundle := environ.get("AWS_CA_BUNDLE", "").strip()):
         client["root_certificate"] = Path(bundle).read_bytes()
     return client
 
@@ -132,24 +135,38 @@ def wants_profile(url: BlobUrl, environ: Mapping[str, str]) -> bool:
 
 def check_options(url: BlobUrl, environ: Mapping[str, str]) -> None:
     """Raise ConfigurationError for variables that no store could be opened with."""
-    for variable, option in [*VARIABLES[url.scheme].items(), ("AWS_ENDPOINT_URL_S3", "endpoint")]:
-        value = environ.get(variable, "").strip()
-        if option in ("endpoint", "base_url") and value and not value.lower().startswith(("http://", "https://")):
-            shown = value.rpartition("@")[2].partition("?")[0]
-            msg = f"{variable}={shown!r} is not a URL: write https://{shown}, or http:// where it speaks no TLS"
-            raise ConfigurationError(msg)
+    variables = dict(VARIABLES[url.scheme])
     if url.scheme == "s3":
-        key, secret = environ.get("AWS_ACCESS_KEY_ID"), environ.get("AWS_SECRET_ACCESS_KEY")
-        if bool(key) != bool(secret):
-            given, missing = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")[:: 1 if key else -1]
-            msg = f"{given} is set and {missing} is not: {BLOB_STORE_VARIABLE}={url.uri()!r} needs both, or neither"
+        variables[_ENDPOINT_OF_S3] = "endpoint"
+        _check_keys(url, environ)
+        bundle = environ.get("AWS_CA_BUNDLE", "").strip()
+        if bundle and not Path(bundle).is_file():
+            msg = f"AWS_CA_BUNDLE={bundle!r} is no file: give one of certificates in PEM, or unset it"
             raise ConfigurationError(msg)
-    bundle = environ.get("AWS_CA_BUNDLE", "").strip()
-    if url.scheme == "s3" and bundle and not Path(bundle).is_file():
-        msg = f"AWS_CA_BUNDLE={bundle!r} is no file: give one of certificates in PEM, or unset it"
-        raise ConfigurationError(msg)
     if url.scheme == "az" and not (
         environ.get("AZURE_STORAGE_ACCOUNT_NAME") or environ.get("AZURE_STORAGE_USE_EMULATOR")
     ):
         msg = f"{BLOB_STORE_VARIABLE}={url.uri()!r} needs a storage account: set AZURE_STORAGE_ACCOUNT_NAME"
         raise ConfigurationError(msg)
+    for variable, option in variables.items():
+        value = environ.get(variable, "").strip()
+        if option in _ENDPOINT_OPTIONS and value:
+            _check_endpoint(variable, value)
+
+
+def _check_keys(url: BlobUrl, environ: Mapping[str, str]) -> None:
+    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+    given = [name for name in names if environ.get(name, "").strip()]
+    if len(given) == 1:
+        missing = next(name for name in names if name not in given)
+        msg = f"{given[0]} is set and {missing} is not: {BLOB_STORE_VARIABLE}={url.uri()!r} needs both, or neither"
+        raise ConfigurationError(msg)
+
+
+def _check_endpoint(variable: str, value: str) -> None:
+    parts = urlsplit(value)
+    if parts.scheme in ("http", "https") and has_valid_host(parts):
+        return
+    host = value.rpartition("@")[2].rpartition("://")[2].partition("?")[0]
+    msg = f"{variable}={host!r} is no URL of a host: write https://host:port, or http:// where it speaks no TLS"
+    raise ConfigurationError(msg)

@@ -135,8 +135,9 @@ class ObjectBlobStore:
             meta = self._decoded(stored, name)
             if not meta.sha256:
                 msg = (
-                    f"{self._url.uri(path)} was not stored by otel_logger, or lost its metadata: its {stored.size} bytes "
-                    "cannot be checked; store it again by upload_file, or fetch it with the provider's own tools"
+                    f"{self._url.uri(path)} was not stored by otel_logger, or lost its metadata: its "
+                    f"{stored.size} bytes cannot be checked; store it again by upload_file, or fetch it "
+                    "with the provider's own tools"
                 )
                 raise BlobCorruptError(errno.EIO, msg)
             with contextlib.suppress(ObjectChangedError, ObjectMissingError):
@@ -301,7 +302,7 @@ def _check(source: Path, meta: BlobMeta, digest: str, size: int) -> None:
     if (digest, size) != (meta.sha256, meta.size):
         told = "" if size != meta.size else f", sha256 {digest}"
         msg = (
-            f"{str(source)!r} for {meta.name!r}: {size} bytes{told}, where {meta.size} bytes, sha256 {meta.sha256} were "
-            "announced; was it changed while it was being stored?"
+            f"{str(source)!r} for {meta.name!r}: {size} bytes{told}, where {meta.size} bytes, sha256 {meta.sha256} "
+            "were announced; was it changed while it was being stored?"
         )
         raise BlobCorruptError(errno.EIO, msg)

@@ -102,7 +102,10 @@ def private_copy(
                 os.unlink(name, dir_fd=above)
                 return hidden
             if refusal:
-                os.ftruncate(target, 0)
+                if os.fstat(target).st_size:
+                    # Not always: ext4 takes it for the replacement of a file, and writes that to the disk at its close.
+                    os.ftruncate(target, 0)
+                    os.lseek(target, 0, os.SEEK_SET)
                 _copy(original, target, lambda size: make_room(folder, size), movers)
     return folder / name
 
@@ -221,10 +224,12 @@ def _copy(original: int, target: int, make_room: Callable[[int], None], movers: 
         except OSError as error:
             if error.errno not in _UNABLE:
                 raise
-    while done < end and (piece := os.read(original, min(_PLAIN_PIECE, end - done))):
+    # One buffer for all: memory that is new for each piece can cost more than the copying.
+    buffer = memoryview(bytearray(_PLAIN_PIECE))
+    while done < end and (got := os.readv(original, [buffer[: end - done]])):
         if not size:
-            make_room(len(piece))
-        done += len(piece)
-        rest = memoryview(piece)
+            make_room(got)
+        done += got
+        rest = buffer[:got]
         while rest:
             rest = rest[os.write(target, rest) :]

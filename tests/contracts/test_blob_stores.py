@@ -14,10 +14,10 @@ from obstore.store import S3Store
 from otel_logger_exporters import object_client
 from otel_logger_exporters.blob_store import open_blob_store
 from otel_logger_exporters.file_store import FileBlobStore
-from tests.blob_contract import BlobStoreContract, desk
+from tests.blob_contract import SMALL, BlobStoreContract, desk, size
 from tests.object_place import ObjectPlace
 
-__all__ = ["desk"]
+__all__ = ["desk", "size"]
 
 NUMBERS = itertools.count()
 """Of buckets and memories, which live longer than a test."""
@@ -83,6 +83,11 @@ class TestMemory(BlobStoreContract):
 
 class TestS3Mimic(BlobStoreContract):
     """What speaks the protocol of S3 and keeps objects in this process."""
+
+    @pytest.fixture
+    def size(self) -> int:
+        """Return the small size: with large files, which take it long, `tests/integration` tests a real server."""
+        return SMALL
 
     @pytest.fixture
     def place(self, endpoint: str) -> ObjectPlace:

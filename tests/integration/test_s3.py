@@ -11,10 +11,10 @@ from obstore.store import S3Store
 from s3 import ACCESS_KEY, REGION, SECRET_KEY, S3Server
 
 from otel_logger_exporters.blob_store import open_blob_store
-from tests.blob_contract import BlobStoreContract, desk
+from tests.blob_contract import BlobStoreContract, desk, size
 from tests.object_place import ObjectPlace
 
-__all__ = ["desk"]
+__all__ = ["desk", "size"]
 
 pytestmark = [pytest.mark.s3, pytest.mark.timeout(60)]
 

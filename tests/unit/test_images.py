@@ -1,10 +1,11 @@
-"""Images: what users pass becomes pixels and PNG, and one bad image costs only itself."""
+"""Images: whatever form users pass them in, each is taken as it is, and one bad image costs only itself."""
 
+import copy
 import gc
-import io
 import subprocess
 import sys
 import weakref
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from PIL import Image
 
-from otel_logger.images import THUMBNAIL_BYTES, THUMBNAIL_SIDE, encode_png, snapshot, to_images
+from otel_logger.images import Taken, take_images
+from otel_logger.pixels import oriented
 
 GRAY = np.arange(6, dtype=np.uint8).reshape(2, 3)
 RGB_FIRST = np.arange(18, dtype=np.uint8).reshape(3, 2, 3)
 RGB_LAST = np.ascontiguousarray(np.moveaxis(RGB_FIRST, 0, 2))
+RGBA_LAST = np.concatenate([RGB_LAST, np.full((2, 3, 1), 200, np.uint8)], axis=2)
 
 
 class Tensor:
@@ -31,7 +34,7 @@ class Tensor:
         self.ndim = array.ndim
 
     def _with(self, **changes: Any) -> "Tensor":
-        return Tensor(**{**{k: getattr(self, k) for k in ("array", "dtype", "graph", "device")}, **changes})
+        return type(self)(**{**{k: getattr(self, k) for k in ("array", "dtype", "graph", "device")}, **changes})
 
     def detach(self) -> "Tensor":
         """Leave the graph."""
@@ -47,22 +50,37 @@ class Tensor:
 
     def numpy(self) -> np.ndarray:
         """The memory itself, not a copy."""
-        if self.graph or self.device != "cpu" or self.dtype == "torch.bfloat16":
+        if self.graph or self.device != "cpu" or self.dtype in ("torch.bfloat16", "torch.float8_e5m2"):
             raise TypeError("Got unsupported ScalarType BFloat16")
         return self.array
 
 
-def one(image: object, channels_last: bool = False) -> np.ndarray:
-    """The one image that there is, as pixels."""
-    (pixels,) = to_images(image, channels_last=channels_last)
-    assert isinstance(pixels, np.ndarray), pixels
-    assert np.uint8 == pixels.dtype
-    return pixels
+class Bits(Tensor):
+    """A tensor of bfloat16, which is 16 bits of a float32."""
+
+    def new_empty(self, shape: tuple[int, ...]) -> "Bits":
+        """Another of its type."""
+        return self._with(array=np.empty(shape, np.int16))
+
+    def short(self) -> "Bits":
+        """Become int16."""
+        return self._with(dtype="torch.int16")
+
+    def view(self, dtype: str) -> "Bits":
+        """The same memory in another type."""
+        return self._with(dtype=dtype)
 
 
-def decoded(png: bytes) -> np.ndarray:
-    """The pixels of a PNG."""
-    return np.asarray(Image.open(io.BytesIO(png)))
+def taken(image: object, channels_last: bool = False) -> np.ndarray:
+    """The one image that there is, as it is taken."""
+    (one,) = take_images(image, channels_last=channels_last).images
+    assert isinstance(one.pixels, np.ndarray), one.pixels
+    return one.pixels
+
+
+def errors(found: list[Taken]) -> list[str]:
+    """What is wrong with each image."""
+    return [str(one.pixels) for one in found if isinstance(one.pixels, ValueError)]
 
 
 @pytest.mark.parametrize(
@@ -75,110 +93,125 @@ def decoded(png: bytes) -> np.ndarray:
         (GRAY[:, :, None], False, GRAY),
         (RGB_FIRST, False, RGB_LAST),
         (RGB_LAST, True, RGB_LAST),
+        (RGBA_LAST, True, RGBA_LAST),
         (RGB_FIRST[None], False, RGB_LAST),
         ([RGB_FIRST[None, None]], False, RGB_LAST),
         (np.stack([GRAY] * 4), False, np.stack([GRAY] * 4, 2)),
         (RGB_FIRST[:, :, :1], False, RGB_LAST[:, :1]),
         (RGB_FIRST[:, :1, :1], False, RGB_LAST[:1, :1]),
         (GRAY[:1], False, GRAY[:1]),
+        (GRAY.tolist(), False, GRAY),
         ([GRAY.tolist()], False, GRAY),
+        ([RGB_FIRST.tolist()], False, RGB_LAST),
+        (GRAY.view(np.matrix), False, GRAY),
+        (memoryview(GRAY), False, GRAY),
+        (RGB_FIRST[:, ::-1, ::2], False, RGB_LAST[::-1, ::2]),
+        (Image.fromarray(GRAY), False, GRAY),
+        (Image.fromarray(RGB_LAST), False, RGB_LAST),
+        (Image.fromarray(RGB_LAST), True, RGB_LAST),
+        (Image.fromarray(RGBA_LAST), False, RGBA_LAST),
+        (Image.fromarray(GRAY).convert("P"), False, np.stack([GRAY] * 3, 2)),
+        (Image.fromarray(GRAY).convert("LA"), False, np.stack([*[GRAY] * 3, np.full_like(GRAY, 255)], 2)),
+        (Image.fromarray(GRAY > 2), False, GRAY > 2),
+        (Image.fromarray(GRAY.astype(np.float32)), False, GRAY),
     ],
+    ids=str,
 )
 def test_shapes_become_rows_columns_and_channels(image: object, channels_last: bool, expected: np.ndarray) -> None:
     """Two dimensions are gray, three have channels on the side that was said, dimensions of one are dropped."""
-    np.testing.assert_array_equal(expected, one(image, channels_last))
-
-
-def test_four_dimensions_are_a_batch_and_a_list_is_a_sequence() -> None:
-    """A batch, a list and a tuple are as many images as they have items."""
-    for images in (np.stack([RGB_FIRST] * 2), [RGB_FIRST] * 2, (RGB_FIRST, Tensor(RGB_FIRST))):
-        pixels = to_images(images)
-        assert 2 == len(pixels)
-        for each in pixels:
-            np.testing.assert_array_equal(RGB_LAST, each)
-    assert [] == to_images([]) == to_images(np.zeros((0, 3, 2, 2)))
+    np.testing.assert_array_equal(expected, taken(image, channels_last), strict=False)
 
 
 @pytest.mark.parametrize(
-    ("values", "expected"),
+    "images",
     [
-        (np.array([[False, True]]), [0, 255]),
-        (np.array([[0, 255]], np.int64), [0, 255]),
-        (np.array([[0, 1]], np.int8), [0, 1]),
-        (np.array([[-128, 127]], np.int8), [0, 255]),
-        (np.array([[0, 65535]], np.uint16), [0, 255]),
-        (np.array([[-(2**63), 0, 2**63 - 1]]), [0, 128, 255]),
-        (np.array([[0, 2**64 - 1]], np.uint64), [0, 255]),
-        (np.array([[0.0, 0.5, 1.0]]), [0, 128, 255]),
-        (np.array([[0.0, 1.0]], np.float16), [0, 255]),
-        (np.array([[0.0, 1.4, 200.6]]), [0, 1, 201]),
-        (np.array([[-1.0, 0.0, 1.0]]), [0, 128, 255]),
-        (np.array([[0.0, 510.0]], np.float32), [0, 255]),
-        (np.array([[-1.7e308, 0.0, 1.7e308]]), [0, 128, 255]),
-        (np.array([[-5e-324, 0.0]]), [0, 0]),
-        (np.array([[-3.0, -3.0]]), [0, 0]),
-        (np.array([[300.0, 300.0]]), [255, 255]),
-        (np.array([[1000, 1000]]), [255, 255]),
-        (np.array([[0.0, np.nan, 1.0]]), [0, 0, 255]),
-        (np.array([[-1.0, np.nan, 1.0]]), [0, 0, 255]),
-        (np.array([[-np.inf, 0.25, 0.5, np.inf]]), [64, 64, 128, 128]),
-        (np.array([[np.nan, np.inf]]), [0, 0]),
-        (np.array([[0.0, 1.0]], np.longdouble), [0, 255]),
-        (np.array([[1, 2]], ">i4"), [1, 2]),
+        np.stack([RGB_FIRST] * 2),
+        [RGB_FIRST] * 2,
+        (RGB_FIRST, Tensor(RGB_FIRST)),
+        deque([RGB_FIRST, RGB_FIRST]),
+        Tensor(np.stack([RGB_FIRST] * 2)),
+        [RGB_FIRST.astype(np.float64), Image.fromarray(RGB_LAST)],
+        np.array([RGB_FIRST, None], dtype=object),
     ],
+    ids=["batch", "list", "tuple", "deque", "tensor", "mixed", "array of objects"],
 )
-def test_values_become_bytes_by_the_documented_rule(values: np.ndarray, expected: list[int]) -> None:
-    """Booleans, every integer and float, infinities, NaN and constants have their place in 0 to 255."""
-    assert expected == one(values)[0].tolist()
+def test_several_images_are_taken_in_their_order(images: Any) -> None:
+    """A batch, and any sequence, are as many images as they have items."""
+    if isinstance(images, np.ndarray) and images.dtype == object:
+        images[1] = GRAY
+    found = take_images(images).images
+    assert [0, 1] == [one.index for one in found]
+    np.testing.assert_array_equal(RGB_LAST, found[0].pixels)
+    assert (2, 3) == found[1].pixels.shape[:2]
 
 
-@pytest.mark.parametrize("dtype", ["torch.bfloat16", "torch.float16", "torch.float32"])
+def test_images_of_a_sequence_may_differ() -> None:
+    """Sizes, types and channels are those of each image."""
+    found = take_images([GRAY, RGB_FIRST.astype(np.float16), np.ones((5, 7), bool)]).images
+    assert [((2, 3), "uint8"), ((2, 3, 3), "float16"), ((5, 7), "bool")] == [
+        (one.pixels.shape, one.pixels.dtype.name) for one in found
+    ]
+
+
+@pytest.mark.parametrize("dtype", ["torch.bfloat16", "torch.float16", "torch.float32", "torch.float8_e5m2"])
 def test_tensors_are_detached_and_brought_to_the_host(dtype: str) -> None:
     """A tensor on a device, with a graph, of a type that NumPy lacks, is an image like any other."""
     tensor = Tensor(np.array([[0.0, 1.0]], np.float32), dtype)
-    assert [0, 255] == one(tensor)[0].tolist()
+    assert [[0.0, 1.0]] == taken(tensor).tolist()
     assert (True, "cuda") == (tensor.graph, tensor.device)
+
+
+def test_bfloat16_becomes_float32_bit_by_bit() -> None:
+    """Each value, the smallest and not-a-number among them, is what its bits say."""
+    values = np.array([[0.0, -1.5, 3.0e38, 1e-40, np.inf, np.nan]], np.float32)
+    bits = (values.view(np.uint32) >> 16).astype(np.uint16)
+    expected = (bits.astype(np.uint32) << 16).view(np.float32)
+    pixels = taken(Bits(bits.view(np.int16), "torch.bfloat16"))
+    np.testing.assert_array_equal(expected, pixels)
+    assert np.float32 == pixels.dtype
 
 
 @pytest.mark.parametrize(
     ("image", "problem"),
     [
-        (np.zeros(5), r"shape \(5,\); use \(height, width\)"),
-        (np.float32(1), r"shape \(\)"),
-        (np.zeros((0, 3)), r"shape \(0, 3\)"),
-        (np.zeros((3, 0, 2)), r"shape \(3, 0, 2\)"),
-        (np.zeros((2, 4, 5)), r"shape \(2, 4, 5\); .* 1, 3 or 4 channels"),
-        (np.zeros((2, 2, 3, 4, 5))[:1], r"shape \(2, 3, 4, 5\)"),
+        (np.zeros(5), "shape (5,); use (height, width)"),
+        (np.float32(1), "shape ()"),
+        (np.zeros((0, 3)), "shape (0, 3)"),
+        (np.zeros((3, 0, 2)), "shape (3, 0, 2)"),
+        (np.zeros((0, 3, 2, 2)), "shape (0, 3, 2, 2)"),
+        (np.zeros((2, 4, 5)), "shape (2, 4, 5); use (height, width), or with 1, 3 or 4 channels"),
+        (np.zeros((2, 2, 3, 4, 5))[:1], "shape (2, 3, 4, 5)"),
         (np.array([[1 + 2j]]), "ndarray of complex128; use booleans, integers or floats"),
         (np.array([["a"]]), "ndarray of <U1"),
         (np.array([[None]]), "ndarray of object"),
-        (np.array([["2024-01-01"]], "M8[s]"), "datetime64"),
+        (np.array([["2024-01-01"]], "M8[s]"), "ndarray of datetime64"),
         (object(), "object of object"),
-        (None, "NoneType"),
+        (None, "not an image: NoneType"),
         ("cat.png", "not an image: str"),
+        (b"cat", "not an image: bytes"),
         ({"a": GRAY}, "not an image: dict"),
-        (5.0, r"shape \(\)"),
+        (5.0, "shape ()"),
+        ([], "not an image: an empty list"),
+        ([1.0, 2.0], "shape (2,)"),
         ([[[1, 2], [3]]], "not an image: list"),
+        ([[GRAY, object()]], "not an image: list"),
     ],
+    ids=["1d", "0d", "no rows", "no columns", "no items", "channels", "5d", "complex", "text", "none inside", "times"]
+    + ["object", "none", "name", "bytes", "dict", "number", "empty", "numbers", "ragged", "nested"],
 )
 def test_what_is_no_image_says_why(image: object, problem: str) -> None:
     """The error of each thing that is no image names its shape, type or value type, and what would be right."""
-    ((index, error),) = snapshot(image)
-    assert 0 == index
-    if isinstance(error, np.ndarray):
-        with pytest.raises(ValueError, match=problem):
-            encode_png(error)
-        (error,) = to_images(image)
-    assert isinstance(error, ValueError)
-    with pytest.raises(ValueError, match=problem):
-        raise error
+    (one,) = take_images(image).images
+    assert 0 == one.index
+    assert isinstance(one.pixels, ValueError)
+    assert problem in str(one.pixels)
 
 
 def test_wrong_channels_are_found_whatever_their_side() -> None:
     """The same array is an image or none, depending on where its channels are said to be."""
-    with pytest.raises(ValueError, match=r"shape \(3, 8, 9\)"):
-        encode_png(RGB_FIRST.repeat(4, 1).repeat(3, 2), channels_last=True)
-    assert 9 == encode_png(RGB_FIRST.repeat(4, 1).repeat(3, 2)).width
+    image = RGB_FIRST.repeat(4, 1).repeat(3, 2)
+    assert "shape (3, 8, 9)" in errors(take_images(image, channels_last=True).images)[0]
+    assert (8, 9, 3) == taken(image).shape
 
 
 def test_one_bad_image_costs_only_itself() -> None:
@@ -188,52 +221,73 @@ def test_one_bad_image_costs_only_itself() -> None:
         def detach(self) -> Tensor:
             raise RuntimeError("CUDA error: device-side assert triggered")
 
-    (first, good), (second, bad), (third, flat), (fourth, fine) = snapshot([GRAY, Broken(GRAY), np.zeros(3), GRAY])
-    assert [0, 1, 2, 3] == [first, second, third, fourth]
-    np.testing.assert_array_equal(GRAY, good)
-    np.testing.assert_array_equal(GRAY, fine)
-    assert isinstance(flat, ValueError)
-    assert "not an image: Broken (RuntimeError: CUDA error: device-side assert triggered)" == str(bad)
+    found = take_images([GRAY, Broken(GRAY), np.zeros(3), GRAY]).images
+    assert [0, 1, 2, 3] == [one.index for one in found]
+    np.testing.assert_array_equal(GRAY, found[0].pixels)
+    np.testing.assert_array_equal(GRAY, found[3].pixels)
+    first, second = errors(found)
+    assert "not an image: Broken (RuntimeError: CUDA error: device-side assert triggered)" == first
+    assert second.startswith("not an image: shape (3,)")
 
 
-def test_a_snapshot_is_a_copy_and_keeps_nothing_of_the_caller() -> None:
-    """Later changes do not reach it, and the caller's memory can be freed, even that of a broken image."""
+class Hostile:
+    """A class whose every attribute raises."""
+
+    def __getattribute__(self, name: str) -> object:
+        raise RuntimeError("no")
+
+
+class Unreadable(deque):
+    """A sequence whose second item cannot be read."""
+
+    def __getitem__(self, index: Any) -> Any:
+        if index == 1:
+            raise OSError("gone")
+        return super().__getitem__(index)
+
+
+def test_nothing_that_a_class_does_gets_out() -> None:
+    """Objects that raise wherever they are touched are an error in the place of an image."""
+    for images in (Hostile(), [Hostile()], Unreadable([GRAY, GRAY])):
+        assert 1 == len(errors(take_images(images, {"mask": Hostile()}).images))
+    assert ["cannot be read (OSError: gone)"] == errors(take_images(Unreadable([GRAY, GRAY])).images)
+
+
+def test_images_are_copied_and_nothing_of_the_caller_is_kept() -> None:
+    """Later changes do not reach them, and the caller's memory can be freed, even that of a broken image."""
 
     class Broken:
         def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
             raise ValueError("no")
 
-    image, shared, broken = GRAY.copy(), GRAY.copy(), Broken()
-    taken = snapshot([image, Tensor(shared), broken])
-    image[:] = 9
-    shared[:] = 9
-    np.testing.assert_array_equal(GRAY, taken[0][1])
-    np.testing.assert_array_equal(GRAY, taken[1][1])
-    gone = [weakref.ref(image), weakref.ref(shared), weakref.ref(broken)]
-    del image, shared, broken
+    image, shared, broken, mask = GRAY.copy(), GRAY.copy(), Broken(), GRAY.copy()
+    masks = {"mask": [mask]}
+    before = copy.deepcopy(masks)
+    found = take_images([image, Tensor(shared), broken], masks).images
+    assert before["mask"][0].tolist() == masks["mask"][0].tolist()
+    for array in (image, shared, mask):
+        array[:] = 9
+    for array in (found[0].pixels, found[1].pixels, found[0].masks["mask"]):
+        np.testing.assert_array_equal(GRAY, array)
+    gone = [weakref.ref(thing) for thing in (image, shared, broken, mask)]
+    del image, shared, broken, mask, masks, array
     gc.collect()
-    assert [None] * 3 == [ref() for ref in gone]
+    assert [None] * 4 == [ref() for ref in gone]
 
 
-@pytest.mark.parametrize("image", [GRAY, RGB_FIRST, np.stack([GRAY] * 4)])
-def test_a_picture_is_a_png_of_the_pixels(image: np.ndarray) -> None:
-    """The PNG holds the very pixels; a small image is its own thumbnail."""
-    picture = encode_png(image)
-    np.testing.assert_array_equal(one(image), decoded(picture.png))
-    assert (3, 2) == (picture.width, picture.height)
-    assert picture.png == picture.thumbnail
+def test_a_read_only_image_is_taken() -> None:
+    """An array that cannot be written is an image like any other."""
+    image = GRAY.copy()
+    image.flags.writeable = False
+    np.testing.assert_array_equal(GRAY, taken(image))
 
 
-@pytest.mark.parametrize("shape", [(300, 700, 3), (3, 2000), (257, 256, 4), (256, 256, 4)])
-def test_a_thumbnail_is_small_in_pixels_and_bytes(shape: tuple[int, ...]) -> None:
-    """Even of noise, the thumbnail keeps both bounds and the image's proportions."""
-    noise = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
-    picture = encode_png(noise, channels_last=True)
-    height, width, *_ = decoded(picture.thumbnail).shape
-    assert max(width, height) <= THUMBNAIL_SIDE
-    assert len(picture.thumbnail) <= THUMBNAIL_BYTES
-    assert abs(height - max(1, width * shape[0] / shape[1])) <= 1
-    np.testing.assert_array_equal(noise, decoded(picture.png))
+def test_a_batch_is_copied_as_one() -> None:
+    """All images of a batch share one piece of memory, and together hold as much as the batch."""
+    found = take_images(np.ones((8, 3, 64, 64), np.float32), {"mask": np.ones((8, 64, 64), np.uint8)}).images
+    assert 8 * (3 * 4 + 1) * 64 * 64 == sum(one.nbytes for one in found)
+    places = [one.pixels.__array_interface__["data"][0] for one in found]
+    assert [3 * 64 * 64 * 4] * 7 == [after - before for before, after in zip(places, places[1:], strict=False)]
 
 
 @settings(max_examples=100, deadline=None)
@@ -244,16 +298,22 @@ def test_a_thumbnail_is_small_in_pixels_and_bytes(shape: tuple[int, ...]) -> Non
     ),
     st.booleans(),
 )
-def test_any_array_of_numbers_is_pictures_or_errors(array: np.ndarray, channels_last: bool) -> None:
-    """Whatever the shape and the values, each item is an encoded picture of its pixels or a ValueError."""
-    expected = to_images(array, channels_last=channels_last)
-    for (_, item), pixels in zip(snapshot(array), expected, strict=True):
-        if isinstance(pixels, ValueError):
-            continue
-        np.testing.assert_array_equal(pixels, decoded(encode_png(item, channels_last).png))
+def test_any_array_of_numbers_is_taken_as_it_is(array: np.ndarray, channels_last: bool) -> None:
+    """Whatever its shape and values, each item keeps them, in the order of rows, columns and channels."""
+    items = list(array) if array.ndim > 3 else [array]
+    found = take_images(array, channels_last=channels_last).images
+    assert max(1, len(items)) == len(found)
+    for one, item in zip(found, items, strict=False):
+        if isinstance(one.pixels, ValueError):
+            with pytest.raises(ValueError, match="not an image: shape"):
+                oriented(item, channels_last)
+        else:
+            np.testing.assert_array_equal(oriented(item, channels_last), one.pixels, strict=True)
 
 
-def test_pillow_is_loaded_by_the_first_encoding_only() -> None:
-    """Importing the module and taking snapshots does not load Pillow."""
-    code = "import otel_logger.images as i, sys; i.snapshot([[1]]); sys.exit('PIL' in sys.modules)"
+def test_pillow_is_not_loaded_by_taking() -> None:
+    """Neither importing the module nor taking images loads Pillow or torch."""
+    code = (
+        "import otel_logger.images as i, sys; i.take_images([[1]]); sys.exit(bool({'PIL', 'torch'} & set(sys.modules)))"
+    )
     assert 0 == subprocess.run([sys.executable, "-c", code], check=False).returncode

@@ -1,4 +1,4 @@
-"""A private copy holds what its file held at that moment, by whichever way the system can, and failing leaves nothing."""
+"""A private copy holds what its file held at that moment, by whichever way there is; failing leaves nothing."""
 
 import errno
 import os
@@ -174,7 +174,7 @@ def test_room_is_made_for_bytes_but_not_for_shared_blocks(source, folder):
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), TimeoutError("alarm"), KeyboardInterrupt()], ids=repr)
 @pytest.mark.parametrize("where", ["clone", "make_room", "movers"])
 def test_a_failure_is_told_and_leaves_nothing(source, folder, where, error):
-    """A full disk, no room, and what a handler of a signal raises, wherever it comes; but a clone that cannot is none."""
+    """A full disk, no room, what a handler of a signal raises; but a clone that cannot be made is no failure."""
 
     def fail(*_):
         raise error
