@@ -5,8 +5,8 @@
 
 Stores a file in a real S3 server on this machine and copies it out again, as a checkpoint goes, and reads the anonymous
 memory of this process a hundred times a second. Prints a line for each way and exits with 1 when memory grows by
-`GROWTH_LIMIT` or more. The file is mostly holes, the server's copies are not: on a disk without reflinks they need twice
-its size. Needs Linux and `make servers`.
+`GROWTH_LIMIT` or more. The file is mostly holes, the server's copies are not: on a disk without reflinks they need
+twice its size. Needs Linux and `make servers`.
 """
 
 import argparse
@@ -45,7 +45,7 @@ SPACING = 16 * MIB
 """Bytes from one piece of the file that is no hole to the next: each part of an upload is another."""
 
 COPIES = 2
-"""Sizes of the file that the disk has to hold at once: the parts and the object, or the object and what is copied out."""
+"""How often the disk has to hold the file at once: as parts and as object, or as object and as what is copied out."""
 
 SPARE = 4 * GB
 """Bytes of disk that are left alone."""

@@ -23,10 +23,11 @@ HYPERPARAMETERS = {"train_images": 1500, "batch_size": 64, "channels": 8, "optim
 
 
 class Mistakes(Callback):
-    """Logs what the model gets wrong in each evaluation: the first images, and a table of all."""
+    """Logs what the model gets wrong in each evaluation: the first images with masks, and a table of all."""
 
     def eval_start(self, state: State, logger: Logger) -> None:
         self.images: list[torch.Tensor] = []
+        self.masks: list[torch.Tensor] = []
         self.rows: list[list[int | float]] = []
 
     def eval_batch_end(self, state: State, logger: Logger) -> None:
@@ -34,12 +35,19 @@ class Mistakes(Callback):
         for image, label, scores in zip(images, labels, state.outputs.softmax(dim=1), strict=True):
             if scores.argmax() != label:
                 self.images.append(image)
+                # Where there is ink, coloured by what it was taken for: 1 to 10, as 0 is the paper.
+                self.masks.append((image[0] > 0.3) * (scores.argmax() + 1))
                 self.rows.append([int(label), int(scores.argmax()), float(scores.max())])
 
     def eval_end(self, state: State, logger: Logger) -> None:
         logger.log_table(["digit", "taken for", "confidence"], self.rows, name="mistakes")
         if self.images:
-            logger.log_images(self.images[:4], name="mistakes")
+            logger.log_images(
+                self.images[:4],
+                name="mistakes",
+                masks={"taken for": self.masks[:4]},
+                mask_class_labels={digit + 1: f"taken for {digit}" for digit in range(10)},
+            )
 
 
 def build_trainer(

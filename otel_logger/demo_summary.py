@@ -76,7 +76,8 @@ def print_record(console: Console, witness: Witness, launch: Launch) -> None:
         _line(console, "coalesced", f"{stats.coalesced:,} values gave way to a later one of the same millisecond")
     images, tables, files = sum(witness.images.values()), len(witness.tables), len(witness.files)
     store = launch.settings.blob_store or f"{folder}/blobs"
-    counts = f"{_count(images, 'image')}, {_count(tables, 'table')}, {_count(files, 'file')}"
+    galleries = f"{images} {'gallery' if images == 1 else 'galleries'} of images with masks"
+    counts = f"{galleries}, {_count(tables, 'table')}, {_count(files, 'file')}"
     _line(console, "blobs", f"{counts}, in {store}")
     _line(console, "run", str(witness.log.run_id))
     _line(console, "folder", folder)

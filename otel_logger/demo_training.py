@@ -21,6 +21,9 @@ _SHOWN_IMAGES = 8
 _MAGNIFIED = 8
 """Pixels that one pixel of a digit becomes on each side: 8 by 8 is too small to look at."""
 
+_INK = 0.3
+"""How dark a pixel has to be to count as ink, from 0 to 1."""
+
 _NO_SECRET = "this-is-no-secret"
 """Logged under a key that names a secret, to show that such a value is never recorded."""
 
@@ -109,8 +112,12 @@ def _log_mistakes(log: Witness, network: Network, digits: Digits, step: int) -> 
     rows = [[int(i), int(digits.test_labels[i]), int(predicted[i]), round(float(confidence[i]), 4)] for i in wrong]
     log.log_table(["digit", "true", "predicted", "confidence"], rows, MISTAKES, step)
     if len(wrong):
-        small = (digits.test_images[wrong[:_SHOWN_IMAGES]] * 255).astype(np.uint8).reshape(-1, 1, 8, 8)
-        log.log_images(small.repeat(_MAGNIFIED, axis=2).repeat(_MAGNIFIED, axis=3), MISTAKES, step)
+        small = digits.test_images[wrong[:_SHOWN_IMAGES]].reshape(-1, 8, 8)
+        large = small.repeat(_MAGNIFIED, axis=1).repeat(_MAGNIFIED, axis=2)
+        # Where there is ink, coloured by what it was taken for: 1 to 10, as 0 is the paper.
+        taken_for = (large > _INK) * (predicted[wrong[:_SHOWN_IMAGES]] + 1)[:, None, None]
+        labels = {digit + 1: f"taken for {digit}" for digit in range(10)}
+        log.log_images(large[:, None], MISTAKES, step, {"taken for": taken_for}, labels)
 
 
 def _log_model(log: Witness, network: Network) -> None:

@@ -1,5 +1,6 @@
 """The demo's witness: what was logged, remembered beside the logger, to be compared with what is read back."""
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ class Witness:
     metrics: (key, step, value) of every value, in the order of logging.
     hyperparameters: what was logged, nested as it was.
     traces, spans: (name, value) of each trace, names of spans.
-    images: how many by name; tables: columns and rows by name; files: SHA-256 (hexadecimal) by remote name.
+    images: how many calls by name, each of which makes one record; tables: columns and rows by name; files: SHA-256
+    (hexadecimal) by remote name.
     """
 
     def __init__(self, log: OTelLogger) -> None:
@@ -33,7 +35,7 @@ class Witness:
 
     @property
     def blobs(self) -> int:
-        """The number of images, tables and files."""
+        """The number of records of images, tables and files."""
         return sum(self.images.values()) + len(self.tables) + len(self.files)
 
     def log_metrics(self, metrics: dict[str, float], step: int) -> None:
@@ -51,10 +53,10 @@ class Witness:
         self.traces += traces.items()
         self.log.log_traces(traces)
 
-    def log_images(self, images: Any, name: str, step: int) -> None:
-        """Log a batch of images, one at least."""
-        self.images[name] = self.images.get(name, 0) + len(images)
-        self.log.log_images(images, name, step=step)
+    def log_images(self, images: Any, name: str, step: int, masks: Mapping[str, Any], labels: dict[int, str]) -> None:
+        """Log a batch of images with their masks, one at least."""
+        self.images[name] = self.images.get(name, 0) + 1
+        self.log.log_images(images, name, step=step, masks=dict(masks), mask_class_labels=labels)
 
     def log_table(self, columns: list[str], rows: list[list[Any]], name: str, step: int) -> None:
         """Log a table; each must have a name of its own."""

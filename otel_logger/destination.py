@@ -252,7 +252,7 @@ class Destination(TrainerEvents):
         mask_class_labels: dict[int, str] | None = None,
         use_table: bool = True,
     ) -> None:
-        """Store images and their masks without loss in the blob store, told by log records that link to them and show them.
+        """Store images and their masks, without loss, in the blob store; log records link to them and show them.
 
         Args:
             images: one image or several: tensors or arrays of shape HW, CHW (HWC with `channels_last`) or NCHW, or a

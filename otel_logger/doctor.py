@@ -12,16 +12,17 @@ from typing import TypeVar
 from otel_logger import readable
 from otel_logger.announce import destinations, shown
 from otel_logger.doctor_endpoint import EndpointCheck
-from otel_logger.doctor_folder import check_blob_store, check_folder, check_unsent
+from otel_logger.doctor_folder import check_folder, check_unsent
 from otel_logger.doctor_network import Network
 from otel_logger.doctor_scrape import check_console, check_scrape
+from otel_logger.doctor_store import check_blob_store
 from otel_logger.findings import Finding, fine, problem, skipped, warning
 from otel_logger.launch import Launch, read_launch, with_detectors
 from otel_logger.launcher import describe_process, launch_seed
 from otel_logger.ranks import Ranks
 from otel_logger.resource import described_by_user
 from otel_logger.settings import Settings, unknown_variables
-from otel_logger_exporters.blob_url import BlobUrl, parse_blob_store
+from otel_logger_exporters.blob_url import parse_blob_store
 from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.errors import ConfigurationError
 from otel_logger_exporters.routes import Routes, routes_from_environ
@@ -65,14 +66,8 @@ def examine(environ: Mapping[str, str], *, clock: Clock, network: Network) -> It
     else:
         yield from check_folder(configuration.directory, settings)
         if settings.blob_store is not None:
-            yield _blob_store(parse_blob_store(settings.blob_store))
+            yield check_blob_store(parse_blob_store(settings.blob_store), environ)
         yield check_unsent(configuration.directory, has_endpoint=routes is not None and bool(routes.endpoints))
-
-
-def _blob_store(url: BlobUrl) -> Finding:
-    if url.scheme == "file":
-        return check_blob_store(Path(url.place))
-    return skipped("blob store", f"{url.uri()} is not tried")
 
 
 class _Configuration:

@@ -13,6 +13,7 @@ from otel_logger import readable
 from otel_logger.announce import shown
 from otel_logger.findings import Finding, fine, problem, skipped, warning
 from otel_logger.folders import runs_below
+from otel_logger.leftovers import bytes_staged
 from otel_logger.settings import Settings
 from otel_logger_exporters.filesystems import FileSystem, file_system_of, free_bytes
 from otel_logger_exporters.journal_reader import JournalReader
@@ -20,7 +21,7 @@ from otel_logger_exporters.owner import is_owned
 from otel_logger_exporters.signals import Signal
 from otel_logger_exporters.space import Space
 
-__all__ = ["check_blob_store", "check_folder", "check_unsent"]
+__all__ = ["check_folder", "check_store_folder", "check_unsent"]
 
 LOCAL_DISK = "a disk of this machine (ext4, XFS; in Kubernetes an emptyDir)"
 
@@ -57,13 +58,13 @@ def check_folder(
         yield skipped("space", f"it cannot be told what is free: {error.strerror or error}")
 
 
-def check_blob_store(folder: Path) -> Finding:
-    """Return whether the folder of OTEL_LOGGER_BLOB_STORE takes images, tables and files."""
+def check_store_folder(folder: Path) -> tuple[Finding, Path | None]:
+    """Return whether a folder of OTEL_LOGGER_BLOB_STORE can be written, and it, or where it would be made."""
     try:
         place, _ = _tried(folder)
     except OSError as error:
-        return _unwritable("blob store", "OTEL_LOGGER_BLOB_STORE", folder, error)
-    return fine("blob store", f"{shown(folder)} {'can be written' if place == folder else 'can be made'}")
+        return _unwritable("blob store", "OTEL_LOGGER_BLOB_STORE", folder, error), None
+    return fine("blob store", f"{shown(folder)} {'can be written' if place == folder else 'can be made'}"), place
 
 
 def check_unsent(directory: Path, *, has_endpoint: bool) -> Finding:
@@ -97,6 +98,7 @@ def _unsent(directory: Path) -> tuple[int, int, int]:
                 # It sends by itself.
                 continue
             dead += writer.ended_ns is None
+            waiting += bytes_staged(folder)
             for signal in Signal:
                 unread = JournalReader(folder, signal, keep=True).unread
                 if signal.value in writer.kept:

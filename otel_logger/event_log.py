@@ -60,8 +60,8 @@ class EventLog:
         """Record an event, whose body and attributes are plain data; never raises.
 
         `time_ns` and `span` are those of the moment it tells of, where that is not now. One of another `scope` than
-        ours has no name. What `is_minor` is given up first as the bound on unsent data comes near. `uid` is its identity
-        where that was known before.
+        ours has no name. What `is_minor` is given up first as the bound on unsent data comes near. `uid` is its
+        identity, where that was known before.
         """
         if self._outbox.journal(Signal.LOGS) is None:
             return

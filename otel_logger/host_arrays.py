@@ -104,8 +104,8 @@ def copy_all(parts: Sequence[Part], memory: RecycledMemory) -> dict[int, Array]:
 
 
 def is_sequence(value: object) -> TypeGuard[Sequence[object]]:
-    """Tell whether a value is a sequence of things, not of characters."""
-    return isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray))
+    """Tell whether a value is a sequence of things, not of characters or bytes."""
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray, memoryview))
 
 
 def own_copy(value: object, noun: str, memory: RecycledMemory) -> HostArray | ValueError:

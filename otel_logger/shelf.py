@@ -99,7 +99,7 @@ class Shelf:
     def fetch(
         self, name: str, destination: str | Path, *, overwrite: bool, progress: Callable[[int], None] | None
     ) -> None:
-        """Write a file to `destination`, whole or not at all: what waits for a store if that is newer, else what is in it.
+        """Write a file to `destination`, whole or not at all: what waits if that is newer, else what is stored.
 
         FileNotFoundError when there is none, FileExistsError when the destination is there and `overwrite` is false.
         """

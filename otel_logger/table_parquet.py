@@ -24,7 +24,7 @@ __all__ = ["read_parquet", "write_parquet"]
 # Readers read a row group at a time.
 _GROUP_ROWS = 2**16
 _GROUP_BYTES = 2**25
-_HEAVY_ROWS = 8
+_PIECE_BYTES = 2**22
 
 _INT64 = range(-(2**63), 2**63)
 _EXACT = range(-(2**53), 2**53 + 1)
@@ -94,22 +94,28 @@ def _form(kind: str, cells: Iterator[Any]) -> _Form:
 def _batches(table: Table, forms: list[_Form], arrow: "pa.Schema") -> Iterator["pa.RecordBatch"]:
     import pyarrow as pa
 
-    for rows in _pieces(table, len(forms)):
-        columns = [
-            pa.array([None if cell is None else make(cell) for cell in cells], kind)
-            for cells, (kind, make) in zip(rows, forms, strict=True)
-        ]
-        yield pa.RecordBatch.from_arrays(columns, schema=arrow)
+    for columns in _pieces(table, [make for _, make in forms]):
+        arrays = [pa.array(cells, kind) for cells, (kind, _) in zip(columns, forms, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=arrow)
 
 
-def _pieces(table: Table, width: int) -> Iterator[list[tuple[object, ...]]]:
-    """Return the columns of some rows after others: fewer rows where cells may be large."""
-    missing = [None] * width
+def _pieces(table: Table, makers: list[Callable[[Any], object]]) -> Iterator[list[list[object]]]:
+    """Return the values of the columns, of some rows after others: of fewer where they are large."""
     for chunk in table.rows.chunks:
-        columns = list(zip_longest(*chunk, missing))
-        step = len(chunk) if are_light(columns) else _HEAVY_ROWS
+        columns = list(zip_longest(*chunk, [None] * len(makers)))
+        step = len(chunk) if are_light(columns) else 1
+        values: list[list[object]] = [[] for _ in makers]
+        size = 0
         for start in range(0, len(chunk), step):
-            yield [cells[start : min(start + step, len(chunk))] for cells in columns]
+            for column, made, make in zip(columns, values, makers, strict=True):
+                cells = column[start : min(start + step, len(chunk))]
+                made += [None if cell is None else make(cell) for cell in cells]
+                if step == 1 and isinstance(made[-1], (str, bytes)):
+                    size += len(made[-1])
+            if size >= _PIECE_BYTES:
+                yield values
+                values, size = [[] for _ in makers], 0
+        yield values
 
 
 def _groups(batches: Iterable["pa.RecordBatch"]) -> Iterator[list["pa.RecordBatch"]]:

@@ -20,7 +20,7 @@ class ObjectPlace:
         self.prefix = prefix
         self._bucket = bucket
 
-    def keys(self) -> set[str]:
+    def all_keys(self) -> set[str]:
         """The keys of all objects of the bucket."""
         return {found["path"] for page in self._bucket.list() for found in page}
 
@@ -30,7 +30,7 @@ class ObjectPlace:
 
     def overwrite(self, key: str, data: bytes) -> None:
         """Put other bytes into an object, which keeps its metadata, or a new object without any."""
-        attributes = self._bucket.get(key).attributes if key in self.keys() else None
+        attributes = self._bucket.get(key).attributes if key in self.all_keys() else None
         self._bucket.put(key, data, attributes=attributes)
 
     def media_type(self, key: str) -> str | None:

@@ -75,10 +75,10 @@ EXPORTERS = [
 """The layers of otel_logger_exporters: a module imports only from those before its own."""
 
 LOGGER = [
-    {"forms", "label_colours", "recycled"},
-    {"_version", "contract", "findings", "host_arrays", "progress", "readable", "stamps", "tables", "tabular"}
+    {"forms", "label_colours", "recycled", "table_cells", "table_formats"},
+    {"_version", "contract", "findings", "host_arrays", "progress", "readable", "stamps", "table_images", "tabular"}
     | {"lookout", "ranks", "log_hooks", "process_hooks", "termination", "trainer_events", "values"},
-    {"conventions", "redaction", "folders", "launcher", "masks", "pixels"},
+    {"conventions", "redaction", "folders", "launcher", "masks", "pixels", "table_copies"},
     {"activity", "exceptions", "heartbeat", "images", "pillow", "png", "tracer"},
     {"label_images", "open_spans", "thumbnails"},
     {
@@ -97,11 +97,11 @@ LOGGER = [
     | {"galleries", "overlays", "spans", "workbench"},
     {"doctor_door", "overview", "recorder", "resource", "trainer", "vocabulary", "writer_folder", "event_log"}
     | {"span_block", "trace_log", "hyperparameter_events", "hyperparameter_memory", "program_logs"}
-    | {"attribute_glossary", "held_images", "pictures"},
-    {"announce", "contents", "delivery", "doctor_connection", "launch", "liveness", "staging"},
-    {"hyperparameter_log", "leftovers", "settling", "shelf", "vitals"},
-    {"doctor_endpoint", "doctor_folder", "scraping", "syncing", "writer"},
-    {"adopter", "doctor_scrape", "places"},
+    | {"attribute_glossary", "held_images", "pictures", "tables"},
+    {"announce", "contents", "delivery", "doctor_connection", "launch", "liveness", "staging", "table_schema"},
+    {"hyperparameter_log", "leftovers", "settling", "shelf", "table_jsonl", "table_parquet", "vitals"},
+    {"doctor_endpoint", "doctor_folder", "scraping", "syncing", "table_files", "writer"},
+    {"adopter", "doctor_scrape", "doctor_store", "places"},
     {"deposits"},
     {"image_deposits", "table_deposits"},
     {"doctor", "session"},
@@ -128,7 +128,7 @@ OWNERS = {
     "grpc": {"otel_logger_exporters.grpc_transport"},
     "urllib3": {"otel_logger_exporters.http_pool", "otel_logger_exporters.http_transport"},
     "PIL": {"otel_logger.pillow"},
-    "pyarrow": set(),
+    "pyarrow": {"otel_logger.table_parquet"},
     "pandas": set(),
     "random": {"otel_logger_exporters.backoff"},
 }

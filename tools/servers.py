@@ -5,8 +5,8 @@
     python tools/servers.py collector          the same for one
     python tools/servers.py --path collector   print the path, build nothing; exit 1 with the reason when it is absent
 
-Servers are `collector`, the OpenTelemetry Collector, `prometheus`, with `promtool` beside it, and `versitygw`, which keeps
-objects by the protocol of S3 in a folder.
+Servers are `collector`, the OpenTelemetry Collector, `prometheus`, with `promtool` beside it, and `versitygw`, which
+speaks the protocol of S3 over a folder.
 
 A server lies in `<cache>/servers/<name>-<hash>/`, outside the source tree, so that every checkout shares it. The hash
 covers all that decides what is built: a changed manifest is another folder, never a stale binary. `<cache>` is

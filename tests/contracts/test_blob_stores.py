@@ -42,7 +42,7 @@ class FolderPlace:
         self.prefix = "deep/store/"
         self.store = FileBlobStore(folder / "deep" / "store")
 
-    def keys(self) -> set[str]:
+    def all_keys(self) -> set[str]:
         """All files."""
         return {path.relative_to(self._folder).as_posix() for path in self._folder.rglob("*") if path.is_file()}
 

@@ -30,7 +30,7 @@ from tests.faulty_proxy import REQUEST, RESPONSE, Fault, FaultyProxy
 pytestmark = [pytest.mark.s3, pytest.mark.timeout(180)]
 
 PATIENCE = 60.0
-"""Seconds within which a store that is down, or refuses, is said to be: what waits for it is to be tried again later."""
+"""Seconds within which a store that is down, or refuses, is said to be."""
 
 LARGE = 160 * MIB
 """So much that its upload takes a moment in which something can happen."""
@@ -169,7 +169,7 @@ def test_a_server_that_hangs_for_a_while(
     wait_until_parts_arrive(s3_server, put)
     os.kill(s3_server.pid, signal.SIGSTOP)
     with pytest.raises(TimeoutError):
-        put.result(timeout=3)
+        put.result(timeout=1)
     os.kill(s3_server.pid, signal.SIGCONT)
     put.result()
     assert upload.is_in(store, tmp_path)

@@ -5,19 +5,14 @@ import json
 import stat
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from otel_logger_exporters.blob_files import locked
-from otel_logger_exporters.blob_store import (
-    BlobCorruptError,
-    BlobMeta,
-    FileBlobStore,
-    open_blob_store,
-    sha256_file,
-)
-from otel_logger_exporters.errors import ConfigurationError
+from otel_logger_exporters.blob_files import locked, sha256_file
+from otel_logger_exporters.blob_meta import BlobCorruptError, BlobMeta
+from otel_logger_exporters.file_store import FileBlobStore
 
 
 @pytest.fixture
@@ -26,16 +21,36 @@ def store(tmp_path: Path) -> FileBlobStore:
     return FileBlobStore(tmp_path / "store")
 
 
-def meta_of(data: bytes, name: str = "x.pt", attempt: int = 1) -> BlobMeta:
+def meta_of(data: bytes, name: str = "x.pt", attempt: int = 1, upload: str = "") -> BlobMeta:
     """What truly describes some bytes."""
-    return BlobMeta("run-1", attempt, hashlib.sha256(data).hexdigest(), len(data), "application/octet-stream", name)
+    digest = hashlib.sha256(data).hexdigest()
+    return BlobMeta("run-1", attempt, digest, len(data), "application/octet-stream", name, upload)
 
 
-def put(store: FileBlobStore, name: str, data: bytes, **options: bool) -> str:
+def never(_: BlobMeta) -> bool:
+    """Refuses to replace anything."""
+    return False
+
+
+def put(
+    store: FileBlobStore,
+    name: str,
+    data: bytes,
+    may_replace: Callable[[BlobMeta], bool] | None = None,
+    move: bool = False,
+    **fields: int | str,
+) -> str:
     """Put bytes by way of the file `source` beside the store."""
     source = store.root.parent / "source"
     source.write_bytes(data)
-    return store.put_file(name, source, meta_of(data, name), **options)
+    return store.put_file(name, source, meta_of(data, name, **fields), may_replace=may_replace, move=move)
+
+
+def put_object(store: FileBlobStore, data: bytes, meta: BlobMeta, extension: str = "png") -> Path:
+    """Put bytes as an object, by way of a file, and return its path."""
+    source = store.root.parent / "source"
+    source.write_bytes(data)
+    return Path(store.put_object(source, meta, extension).removeprefix("file://"))
 
 
 def tree(folder: Path) -> set[str]:
@@ -52,7 +67,6 @@ def test_a_file_comes_back_with_its_sidecar(store: FileBlobStore, tmp_path: Path
     assert b"weights" == (tmp_path / "new" / "out").read_bytes()
     assert [7] == told
     assert meta_of(b"weights", "run/x.pt") == got == store.meta("run/x.pt")
-    assert store.exists("run/x.pt")
 
 
 def test_the_layout_is_as_documented(store: FileBlobStore) -> None:
@@ -67,6 +81,8 @@ def test_the_layout_is_as_documented(store: FileBlobStore) -> None:
         "size": 1,
         "media_type": "application/octet-stream",
         "name": "../up/x.pt",
+        "upload": "",
+        "time_ns": 0,
         "previous": [],
     } == sidecar
     for path in [store.root, *store.root.rglob("*")]:
@@ -80,11 +96,11 @@ def test_a_name_with_a_lone_surrogate_survives(store: FileBlobStore, tmp_path: P
 
 
 def test_overwriting_is_the_default_and_can_be_refused(store: FileBlobStore, tmp_path: Path) -> None:
-    """The last put wins; with overwrite=False the first stays and FileExistsError names it."""
+    """The last put wins; what may not be replaced stays, and FileExistsError names it."""
     put(store, "x", b"1")
     put(store, "x", b"22")
     with pytest.raises(FileExistsError, match=r"'x' is already in the blob store file://.*overwrite=True"):
-        put(store, "x", b"333", overwrite=False)
+        put(store, "x", b"333", never)
     store.copy_to("x", tmp_path / "out")
     assert b"22" == (tmp_path / "out").read_bytes()
 
@@ -102,7 +118,7 @@ def test_a_refused_move_leaves_the_source(store: FileBlobStore, tmp_path: Path) 
     """A file that may not replace another is still where it was, with its bytes."""
     put(store, "x", b"1")
     with pytest.raises(FileExistsError):
-        put(store, "x", b"22", move=True, overwrite=False)
+        put(store, "x", b"22", never, move=True)
     assert b"22" == (tmp_path / "source").read_bytes()
 
 
@@ -157,14 +173,12 @@ def test_a_missing_file_is_said_to_be_missing(store: FileBlobStore, tmp_path: Pa
     for name in ("nothing", "a", "a/b/c", "a/b.symlink"):
         with pytest.raises(FileNotFoundError, match=f"no file {name!r} in the blob store {store.uri}"):
             store.copy_to(name, tmp_path / "new" / "out")
-        assert not store.exists(name)
         assert store.meta(name) is None
     assert not (tmp_path / "new").exists()
 
 
 def test_reading_creates_nothing(store: FileBlobStore) -> None:
     """Asking a store that was never written to does not create it."""
-    assert not store.exists("x")
     assert store.meta("x") is None
     assert not store.root.exists()
 
@@ -202,8 +216,8 @@ def test_a_file_without_a_sidecar_is_neither_used_nor_overwritten(store: FileBlo
     with pytest.raises(BlobCorruptError, match="it has no sidecar"):
         store.copy_to("x", tmp_path / "out")
     with pytest.raises(FileExistsError):
-        put(store, "x", b"w", overwrite=False)
-    assert store.meta("x") is None
+        put(store, "x", b"w", never)
+    assert BlobMeta(None, 0, "", 1, "application/octet-stream", "x") == store.meta("x")
 
 
 def test_a_crash_between_sidecar_and_file_loses_nothing(store: FileBlobStore, tmp_path: Path) -> None:
@@ -252,14 +266,14 @@ def test_a_copy_that_outlives_many_puts_starts_again(store: FileBlobStore, tmp_p
 
 
 def test_of_many_writers_of_one_new_name_one_wins(store: FileBlobStore, tmp_path: Path) -> None:
-    """With overwrite=False exactly one of several threads stores its file, and the others are told."""
+    """Where nothing may be replaced exactly one of several threads stores its file, and the others are told."""
     outcomes: list[str] = []
 
     def write(n: int) -> None:
         source = tmp_path / f"source-{n}"
         source.write_bytes(bytes([n]))
         try:
-            store.put_file("x", source, meta_of(bytes([n])), overwrite=False)
+            store.put_file("x", source, meta_of(bytes([n])), may_replace=never)
             outcomes.append("stored")
         except FileExistsError:
             outcomes.append("present")
@@ -305,18 +319,65 @@ def test_a_name_that_is_a_folder_of_another_is_refused(store: FileBlobStore) -> 
     """A folder cannot be a file too: the error says so, and is not the one that means "present"."""
     put(store, "a/b", b"w")
     with pytest.raises(IsADirectoryError, match=r"'a' in .* is a folder of other files"):
-        put(store, "a", b"w", overwrite=False)
+        put(store, "a", b"w", never)
     with pytest.raises(NotADirectoryError, match=r"'a/b/c' in .* a part of its folder is stored as a file"):
-        put(store, "a/b/c", b"w", overwrite=False)
+        put(store, "a/b/c", b"w", never)
+
+
+def test_what_an_earlier_attempt_wrote_may_be_replaced(store: FileBlobStore, tmp_path: Path) -> None:
+    """Who asks is told what is there, and decides by it."""
+    put(store, "x", b"1")
+    seen: list[BlobMeta] = []
+
+    def may_replace(stored: BlobMeta) -> bool:
+        seen.append(stored)
+        return stored.attempt < 2
+
+    put(store, "x", b"22", may_replace, attempt=2)
+    assert {meta_of(b"1", "x")} == set(seen)
+    with pytest.raises(FileExistsError):
+        put(store, "x", b"333", may_replace, attempt=2)
+    store.copy_to("x", tmp_path / "out")
+    assert b"22" == (tmp_path / "out").read_bytes()
+
+
+def test_the_same_upload_is_stored_once(store: FileBlobStore, tmp_path: Path) -> None:
+    """An upload whose end nobody heard is found stored, and its source goes where it is to move."""
+    put(store, "x", b"1", never, upload="u1")
+    put(store, "x", b"2", never, move=True, upload="u1")
+    store.copy_to("x", tmp_path / "out")
+    assert b"1" == (tmp_path / "out").read_bytes()
+    assert not (tmp_path / "source").exists()
+
+
+def test_a_conflict_is_kept_beside(store: FileBlobStore, tmp_path: Path) -> None:
+    """What could not be stored under its name is kept by its upload, with a sidecar, and the name keeps what it has."""
+    put(store, "a/x", b"1")
+    (tmp_path / "source").write_bytes(b"22")
+    uri = store.put_conflict("a/x", tmp_path / "source", meta_of(b"22", "a/x", upload="u2"), move=True)
+    assert f"{store.uri}/conflicts/a/x/u2" == uri
+    assert b"22" == (store.root / "conflicts/a/x/u2").read_bytes()
+    assert "u2" == json.loads((store.root / "meta/conflicts/a/x/u2.json").read_text())["upload"]
+    assert meta_of(b"1", "a/x") == store.meta("a/x")
+
+
+def test_a_new_file_is_stored_only_where_there_is_none(store: FileBlobStore, tmp_path: Path) -> None:
+    """The first is stored and the second is not; a file that was removed leaves nothing of itself."""
+    (tmp_path / "source").write_bytes(b"1")
+    assert [True, False] == [store.put_new("a/x", tmp_path / "source", meta_of(b"1", "a/x")) for _ in range(2)]
+    store.remove("a/x")
+    store.remove("a/x")
+    assert {".lock"} == tree(store.root)
+    assert not (store.root / "files").exists()
+    assert store.meta("a/x") is None
 
 
 def test_bytes_are_stored_once_under_their_digest(store: FileBlobStore) -> None:
     """Content-addressed objects carry digest and extension, and the same bytes are the same object."""
     digest = hashlib.sha256(b"png").hexdigest()
-    uri = store.put_bytes("Images/0.PNG", b"png", meta_of(b"png"))
-    path = store.root / f"sha256/{digest[:2]}/{digest}.png"
+    path = put_object(store, b"png", meta_of(b"png"))
     written = path.stat()
-    assert path.as_uri() == uri == store.put_bytes("other.png", b"png", meta_of(b"png"))
+    assert store.root / f"sha256/{digest[:2]}/{digest}.png" == path == put_object(store, b"png", meta_of(b"png", "y"))
     assert written.st_ino == path.stat().st_ino
     assert {f"sha256/{digest[:2]}/{digest}.png"} == tree(store.root)
     assert 0o600 == stat.S_IMODE(written.st_mode)
@@ -324,22 +385,16 @@ def test_bytes_are_stored_once_under_their_digest(store: FileBlobStore) -> None:
 
 def test_an_object_that_a_power_failure_emptied_is_written_again(store: FileBlobStore) -> None:
     """An object of the wrong size does not count as stored."""
-    path = Path(store.put_bytes("x.png", b"png", meta_of(b"png")).removeprefix("file://"))
+    path = put_object(store, b"png", meta_of(b"png"))
     path.write_bytes(b"")
-    store.put_bytes("x.png", b"png", meta_of(b"png"))
+    put_object(store, b"png", meta_of(b"png"))
     assert b"png" == path.read_bytes()
-
-
-@pytest.mark.parametrize("name", ["x", "x.", "x.a/b", "x.tar:gz", "x." + "y" * 17, "x.ü"])
-def test_an_extension_that_is_none_becomes_bin(store: FileBlobStore, name: str) -> None:
-    """Only short extensions of letters and digits are taken from a name."""
-    assert store.put_bytes(name, b"1", meta_of(b"1")).endswith(".bin")
 
 
 def test_bytes_that_are_not_the_announced_ones_are_refused(store: FileBlobStore) -> None:
     """The digest in `meta` has to be that of the bytes."""
-    with pytest.raises(BlobCorruptError, match=r"3 bytes for 'x\.png'"):
-        store.put_bytes("x.png", b"png", meta_of(b"jpg"))
+    with pytest.raises(BlobCorruptError, match=r"for 'x\.pt': 3 bytes.* were announced"):
+        put_object(store, b"png", meta_of(b"jpg"))
 
 
 def test_a_file_is_digested_piece_by_piece(tmp_path: Path) -> None:
@@ -347,49 +402,3 @@ def test_a_file_is_digested_piece_by_piece(tmp_path: Path) -> None:
     data = bytes(range(256)) * 5000
     (tmp_path / "x").write_bytes(data)
     assert hashlib.sha256(data).hexdigest() == sha256_file(tmp_path / "x")
-
-
-@pytest.mark.parametrize(
-    ("url", "root"),
-    [
-        ("file:///abs/path", "/abs/path"),
-        ("FILE://LOCALHOST/abs/path/", "/abs/path"),
-        ("file:///with%20space/%C3%BC/%23", "/with space/ü/#"),
-        ("file:////a/./b/../c@d", "/a/c@d"),
-    ],
-)
-def test_a_file_url_is_a_folder(url: str, root: str) -> None:
-    """File URLs name folders, percent-decoded, and opening them touches nothing."""
-    opened = open_blob_store(url)
-    assert isinstance(opened, FileBlobStore)
-    assert Path(root) == opened.root
-
-
-@pytest.mark.parametrize(
-    ("url", "shown", "problem"),
-    [
-        ("file://blobs", "file://blobs", "three slashes, file:///absolute/path"),
-        ("file://./blobs", "file://./blobs", "three slashes, file:///absolute/path"),
-        ("file://", "file://", "three slashes, file:///absolute/path"),
-        ("file:/blobs", "file:/blobs", "is not a URL: write file:///absolute/path"),
-        ("/data/blobs", "/data/blobs", "is not a URL: write file:///data/blobs"),
-        ("", "", "is not a URL: write file:///absolute/path"),
-        ("file:///", "file:///", "names no folder"),
-        ("file:///run#1", "file:///run#1", "write %3F for ? and %23 for #"),
-        ("file:///a?b=c", "file:///a?***", "write %3F for ? and %23 for #"),
-        ("file:///a%00", "file:///a%00", "contains %00"),
-        ("s3://bucket/x", "s3://bucket/x", "names a s3 store, which is not available yet: use file:///absolute/path"),
-        ("gs://bucket", "gs://bucket", "not available yet"),
-        ("az://account/c?sig=secret", "az://account/c?***", "not available yet"),
-        ("memory://", "memory://", "not available yet"),
-        ("S3://key:se/c?ret@bucket/x", "S3://***@bucket/x", "not available yet"),
-        ("https://user:secret@host/x", "https://***@host/x", "has an unknown scheme: use file:///absolute/path"),
-    ],
-)
-def test_any_other_url_is_a_configuration_error(url: str, shown: str, problem: str) -> None:
-    """The error names the variable, quotes the value without its secrets, and says what would be right."""
-    with pytest.raises(ConfigurationError) as caught:
-        open_blob_store(url)
-    assert str(caught.value).startswith(f"OTEL_LOGGER_BLOB_STORE={shown!r} ")
-    assert problem in str(caught.value)
-    assert "secret" not in str(caught.value)

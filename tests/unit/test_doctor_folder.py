@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from otel_logger.doctor_folder import check_blob_store, check_folder, check_unsent
+from otel_logger.doctor_folder import check_folder, check_store_folder, check_unsent
 from otel_logger.findings import OK, PROBLEM, SKIPPED, WARNING, Finding
 from otel_logger.folders import WriterFile, run_folder
 from otel_logger.settings import Settings
@@ -134,8 +134,10 @@ def test_a_blob_store_of_its_own_is_tried_too(tmp_path: Path) -> None:
     """Images and files may go elsewhere than telemetry."""
     (tmp_path / "file").write_text("")
 
-    assert Finding("blob store", OK, f"{tmp_path} can be written") == check_blob_store(tmp_path)
-    assert "OTEL_LOGGER_BLOB_STORE" in (check_blob_store(tmp_path / "file").remedy or "")
+    assert (Finding("blob store", OK, f"{tmp_path} can be written"), tmp_path) == check_store_folder(tmp_path)
+    finding, place = check_store_folder(tmp_path / "file")
+    assert place is None
+    assert "OTEL_LOGGER_BLOB_STORE" in (finding.remedy or "")
 
 
 def make_writer(directory: Path, name: str, *, kept: tuple[str, ...], **fields: Any) -> Path:

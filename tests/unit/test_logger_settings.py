@@ -47,7 +47,7 @@ def test_a_signal_set_to_none_is_not_recorded(make: Callable[..., OTelLogger], s
     [
         ("OTEL_LOGGER_RANKS", "one", "zero or node or all"),
         ("OTEL_LOGGER_FLUSH_INTERVAL", "1s", "whole milliseconds"),
-        ("OTEL_LOGGER_BLOB_STORE", "s3://bucket", "file:///"),
+        ("OTEL_LOGGER_BLOB_STORE", "ftp://bucket", "file:///"),
         ("OTEL_METRICS_EXPORTER", "zipkin", "otlp"),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector", "http://"),
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", "http/protobuf"),

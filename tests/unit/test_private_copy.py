@@ -189,13 +189,14 @@ def test_a_failure_is_told_and_leaves_nothing(source, folder, where, error):
     assert [] == os.listdir(folder)
 
 
-def test_a_file_that_grows_meanwhile_is_copied_as_it_was(source, folder):
-    """However fast it grows, the copy comes to an end."""
+@pytest.mark.parametrize("most", [0, 100_000])
+def test_a_file_that_grows_meanwhile_is_copied_as_it_was(source, folder, most):
+    """However fast it grows, and whichever way copies it, the copy comes to an end."""
 
-    def move(original, target, most):
+    def move(original, target, wanted):
         with source.open("ab") as file:
             file.write(CONTENT)
-        return MOVERS[1](original, target, min(most, 100_000)) if sys.platform == "linux" else refuse(errno.ENOSYS)()
+        return os.write(target, os.read(original, min(most, wanted)))
 
     assert CONTENT == copied(source, folder, movers=[move])
 
@@ -311,6 +312,17 @@ def test_where_blocks_cannot_be_shared_there_is_no_hidden_folder(source, folder,
 
 
 @on_linux
+def test_a_name_that_is_too_long_to_be_hidden_is_not(source, folder, top):
+    """The folder for copies takes it, and no empty hidden folder is left."""
+    name = "n" * 250
+
+    copy = private_copy(source, folder, name, clone=clone_elsewhere(), place=lambda _: top)
+
+    assert (folder / name, CONTENT) == (copy, copy.read_bytes())
+    assert [] == os.listdir(top)
+
+
+@on_linux
 @pytest.mark.parametrize("obstacle", ["none", "error", "absent", "file", "link", "open"])
 def test_a_place_that_is_not_ours_alone_is_not_used(source, folder, top, obstacle):
     """Whatever stands where the hidden folder should be, the copy is made, and nothing is written through it."""
@@ -335,7 +347,7 @@ def test_a_place_that_is_not_ours_alone_is_not_used(source, folder, top, obstacl
     assert ["theirs"] == os.listdir(others)
 
 
-def test_a_manifest_names_no_file_of_ours_that_is_not_a_copy(source, folder, tmp_path):
+def test_a_manifest_names_no_file_of_ours_that_is_not_a_copy(source, folder, tmp_path, monkeypatch):
     """What a manifest says is data: only files in the folder for copies, or in a hidden one of ours, are believed."""
     copy = private_copy(source, folder, "1")
     hidden = tmp_path / HIDDEN
@@ -344,7 +356,9 @@ def test_a_manifest_names_no_file_of_ours_that_is_not_a_copy(source, folder, tmp
     (hidden / "link").symlink_to(copy)
     (hidden / "sub").mkdir()
     (folder / "link").symlink_to(copy)
-    (tmp_path / "elsewhere").symlink_to(hidden)
+    elsewhere = source.parent / HIDDEN
+    elsewhere.symlink_to(hidden)
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "secret").write_bytes(b"")
 
     def trusted(path):
@@ -353,7 +367,7 @@ def test_a_manifest_names_no_file_of_ours_that_is_not_a_copy(source, folder, tmp
     assert [True, True] == [trusted(copy), trusted(hidden / "1-a")]
     refused = [
         *(source, tmp_path / "secret", folder, folder / "absent", folder / "link", folder / ".." / "staged" / "1"),
-        *(hidden, hidden / "absent", hidden / "link", hidden / "sub", hidden / "..", tmp_path / "elsewhere" / "1-a"),
+        *(hidden, hidden / "absent", hidden / "link", hidden / "sub", hidden / "..", elsewhere / "1-a"),
         *(f"{HIDDEN}/1-a", f"{hidden}/..//../secret", f"{hidden}/a\0b", f"{folder}/a\0b", f"{folder}/\ud800", "", "/"),
     ]
     assert [] == [path for path in refused if trusted(path)]

@@ -100,14 +100,18 @@ def test_what_cannot_be_understood_is_refused(name, value, remedy):
 @pytest.mark.parametrize(
     ("value", "problem"),
     [
-        ("s3://bucket", "names a s3 store, which is not available yet: use file:///absolute/path"),
-        ("ftp://x", "has an unknown scheme: use file:///absolute/path"),
+        ("s3://", "has no bucket of letters, digits, '.', '_' and '-': use s3://bucket/prefix"),
+        (
+            "ftp://x",
+            "has an unknown scheme: use file:///absolute/path, s3://bucket/prefix, gs://bucket/prefix or "
+            "az://container/prefix",
+        ),
         ("/blobs", "is not a URL: write file:///blobs"),
         ("file://blobs/x", "is not an absolute path: a file URL has three slashes, file:///absolute/path"),
     ],
 )
 def test_a_blob_store_is_checked_however_it_is_given(value, problem):
-    """A store that is not there yet, or no store, is refused from the environment and as an argument alike."""
+    """What names no store is refused from the environment and as an argument alike."""
     message = f"OTEL_LOGGER_BLOB_STORE={value!r} {problem}"
     assert message == refusal(Settings.from_environ, {"OTEL_LOGGER_BLOB_STORE": value})
     assert message == refusal(Settings, blob_store=value)
