@@ -11,13 +11,14 @@ from urllib.parse import quote
 from opentelemetry.trace import SpanContext, TraceFlags
 
 from otel_logger import conventions as names
+from otel_logger.values import text
 from otel_logger_exporters.blob_files import sha256_file
 from otel_logger_exporters.blob_meta import BlobCorruptError, BlobForbiddenError, BlobMeta, BlobUnavailableError
 from otel_logger_exporters.blob_store import BlobStore
 from otel_logger_exporters.consignments import UNLISTED, Consignment, Parcel, parcel_path
 from otel_logger_exporters.items import Severity
 
-__all__ = ["Carrier", "Delivered", "Standing", "span_of"]
+__all__ = ["Carrier", "Delivered", "Standing", "is_earlier", "span_of"]
 
 
 class Standing(Enum):
@@ -30,11 +31,15 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What became of a consignment: the attributes that its record gets, and why, if it is not stored as asked."""
+    """What became of a consignment: the attributes that its record gets, and why, if it is not stored as asked.
+
+    With `is_left` no store has its bytes, which are worth keeping where they are.
+    """
 
     attributes: Mapping[str, Any]
     severity: Severity = Severity.INFO
     reason: str | None = None
+    is_left: bool = False
 
     @property
     def is_stored(self) -> bool:
@@ -49,7 +54,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Carrier:
-    """Delivers consignments of one attempt at a run to a store.
+    """Delivers consignments of one attempt at a run, which began at `started_ns`, to a store.
 
     One `is_late` that delivers what a dead writer has left: what was stored meanwhile by those after it stays.
     """
@@ -59,6 +64,7 @@ class Carrier:
     attempt: int
     url_template: str | None = None
     is_late: bool = False
+    started_ns: int = 0
 
     def deliver(self, manifest: Path, consignment: Consignment, now_ns: Callable[[], int]) -> Delivered:
         """Store a consignment, moving its parcels away.
@@ -78,13 +84,13 @@ class Carrier:
         except _Taken as taken_by:
             return self._not_stored(manifest, consignment, names.OUTCOME_CONFLICT, taken_by.error)
         duration = max(0.0, (now_ns() - consignment.time_ns) / 1e9)
-        return Delivered({names.NAME: consignment.name, names.BLOB_DURATION: duration} | attributes)
+        return Delivered({names.NAME: text(consignment.name), names.BLOB_DURATION: duration} | attributes)
 
     def standing(self, consignment: Consignment, known: BlobMeta) -> Standing:
         """Tell what is to become of a stored file whose name a consignment is to have."""
         if known.run_id is not None and known.run_id == self.run_id:
             # A resumed run writes its checkpoints again; refusing them would kill it by its own earlier self.
-            if known.attempt < self.attempt:
+            if is_earlier(known, self.attempt, self.started_ns):
                 return Standing.REPLACED
             if known.attempt > self.attempt:
                 return Standing.NEWER
@@ -117,7 +123,7 @@ class Carrier:
                 }
             raise _Taken(error) from error
         attributes = self._link(meta, uri) | {
-            names.FILE_NAME: consignment.name.rstrip("/").rpartition("/")[2],
+            names.FILE_NAME: text(consignment.name).rstrip("/").rpartition("/")[2],
             names.FILE_SIZE: meta.size,
         }
         if met and not consignment.overwrite:
@@ -140,8 +146,7 @@ class Carrier:
     def _meta(self, consignment: Consignment, parcel: Parcel, path: Path) -> BlobMeta:
         sha256 = parcel.sha256
         if sha256 is None:
-            # Gone when somebody died after storing it and before saying so: the store then knows this upload.
-            sha256 = sha256_file(path) if path.exists() else ""
+            sha256 = sha256_file(path) if path.exists() else self._stored_digest(consignment)
         return BlobMeta(
             run_id=self.run_id,
             attempt=self.attempt,
@@ -152,6 +157,11 @@ class Carrier:
             upload=consignment.uid,
             time_ns=consignment.time_ns,
         )
+
+    def _stored_digest(self, consignment: Consignment) -> str:
+        # Its bytes are gone when somebody died after storing it and before saying so: the store knows this upload then.
+        known = self.store.meta(consignment.name)
+        return known.sha256 if known is not None and known.upload == consignment.uid else ""
 
     def _link(self, meta: BlobMeta, uri: str) -> dict[str, Any]:
         attributes: dict[str, Any] = {
@@ -173,25 +183,37 @@ class Carrier:
 
     def _not_stored(self, manifest: Path, consignment: Consignment, outcome: str, error: OSError) -> Delivered:
         reason = error.strerror or str(error)
-        attributes: dict[str, Any] = {
-            names.NAME: consignment.name,
-            names.BLOB_OUTCOME: outcome,
-            names.BLOB_REASON: reason,
-        }
-        for parcel in consignment.parcels if consignment.is_file else ():
-            path = parcel_path(manifest, parcel)
-            if not path.exists():
-                continue
-            meta = self._meta(consignment, parcel, path)
+        attributes: dict[str, Any] = {names.NAME: text(consignment.name), names.BLOB_OUTCOME: outcome}
+        paths = [parcel_path(manifest, parcel) for parcel in consignment.parcels]
+        # What was damaged on this disk is worth nothing anywhere.
+        is_left = any(path.exists() for path in paths) and not isinstance(error, BlobCorruptError)
+        if is_left and consignment.is_file:
+            meta = self._meta(consignment, consignment.parcels[0], paths[0])
             attributes |= {names.BLOB_SIZE: meta.size, names.BLOB_DIGEST: f"sha256:{meta.sha256}"}
             try:
-                kept = self.store.put_conflict(consignment.name, path, meta, move=True)
+                # Not moved: it may have to be told once more.
+                kept = self.store.put_conflict(consignment.name, paths[0], meta)
             except BlobCorruptError:
-                # What was damaged on this disk is worth nothing there.
-                continue
-            attributes[names.BLOB_URI] = kept
-            reason = f"{reason}; its bytes are kept in {kept}"
-        return Delivered(attributes, Severity.ERROR, reason)
+                is_left = False
+            except (BlobUnavailableError, BlobForbiddenError):
+                raise
+            except OSError:
+                # What refuses it under one name may refuse it under all.
+                pass
+            else:
+                is_left = False
+                attributes[names.BLOB_URI] = kept
+                reason = f"{reason}; its bytes are kept in {kept}"
+        if is_left:
+            where = paths[0] if consignment.is_file else manifest.parent
+            reason = f"{reason}; its bytes stay in {str(where)!r}"
+        return Delivered(attributes | {names.BLOB_REASON: text(reason)}, Severity.ERROR, reason, is_left)
+
+
+def is_earlier(known: BlobMeta, attempt: int, started_ns: int) -> bool:
+    """Tell whether what is stored of a run is of an attempt before this one, which began at `started_ns`."""
+    # Attempts on machines that have not each other's folders may have one number.
+    return known.attempt < attempt or 0 < known.time_ns < started_ns
 
 
 def span_of(consignment: Consignment) -> SpanContext:

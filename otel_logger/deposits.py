@@ -1,7 +1,10 @@
 """Deposits: images, tables and files of a run, put into its blob store, each told by a log record that links to it."""
 
+import sys
+import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,9 +25,15 @@ from otel_logger_exporters.consignments import Consignment
 from otel_logger_exporters.courier import Courier, Load
 from otel_logger_exporters.entropy import random_bytes
 from otel_logger_exporters.items import Severity
+from otel_logger_exporters.signals import Signal
 from otel_logger_exporters.space import Space
+from otel_logger_exporters.threads import can_wait_for
 
 __all__ = ["Deposits", "Moment"]
+
+_LOOK = 0.02
+_WRITING = 0.5
+"""Seconds between looks whether records are written, and for how long at most at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +66,11 @@ class Deposits:
         self._shelf = Shelf(self._staging, self._places)
         self.courier = Courier(lambda: writer.identity is not None, clock, writer.ledger)
         self._uploads: dict[str, Block] = {}
+        self._changed = threading.Condition(threading.RLock())
+        self._callers: list[threading.Thread] = []
+        self._recorded: list[tuple[Staged, Delivered]] = []
         writer.on_settled.append(self.courier.wake)
+        writer.on_tended.append(self._tidy)
 
     def moment(self, step: int | None) -> Moment:
         """Return what is to be remembered of a call."""
@@ -90,20 +103,20 @@ class Deposits:
             what = "it is not a file" if path.exists() else "there is no such file"
             msg = f"cannot upload {str(path)!r} as {remote_file_name!r}: {what}"
             raise FileNotFoundError(msg)
-        if not overwrite:
-            self._shelf.refuse_taken(remote_file_name, path)
-        consignment = self._consignment(
-            names.EVENT_FILE, remote_file_name, moment, {}, None, is_file=True, overwrite=overwrite
-        )
-        try:
-            staged = self._staging.put_file(consignment, path, media_type(remote_file_name))
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            self.lose_file(remote_file_name, str(error), moment)
-            return
-        self._shelf.note(remote_file_name)
-        self._send(staged)
+        with self._calling():
+            self._shelf.take(remote_file_name, path, overwrite=overwrite)
+            consignment = self._consignment(
+                names.EVENT_FILE, remote_file_name, moment, {}, None, is_file=True, overwrite=overwrite
+            )
+            try:
+                staged = self._staging.put_file(consignment, path, media_type(remote_file_name))
+            except BaseException as error:
+                self._shelf.let_go(remote_file_name)
+                if isinstance(error, FileNotFoundError) or not isinstance(error, OSError):
+                    raise
+                self.lose_file(remote_file_name, str(error), moment)
+            else:
+                self._send(staged)
 
     no_room = "they come faster than they are stored, or as the logger closes"
 
@@ -141,8 +154,11 @@ class Deposits:
         self.bench.drain(timeout)
         if left := self.bench.stop():
             self.ledger.drop("shutdown", left, f"{left} images or tables were not encoded before the deadline")
+        self._wait(deadline, lambda: not self._is_called())
         self.courier.drain(max(0.0, deadline - self._clock.monotonic()))
         self.courier.stop()
+        # Such records are written within a fraction of a second, or else by the end of the writer.
+        self._wait(min(deadline, self._clock.monotonic() + _WRITING), self._tidy)
         self._staging.close()
 
     def flush(self, timeout: float) -> bool:
@@ -153,6 +169,8 @@ class Deposits:
 
     def abandon(self) -> None:
         """Leave what is staged to the parent, in the child of a fork."""
+        self._changed = threading.Condition(threading.RLock())
+        self._callers, self._recorded = [], []
         self._shelf.abandon()
 
     def _consignment(
@@ -183,9 +201,51 @@ class Deposits:
             store=self._places.uri,
         )
 
+    @contextmanager
+    def _calling(self) -> Iterator[None]:
+        """Let `close` wait for a call that copies: the folder is given up when it is over."""
+        thread = threading.current_thread()
+        with self._changed:
+            self._callers.append(thread)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._callers.remove(thread)
+                self._changed.notify_all()
+
+    def _is_called(self) -> bool:
+        return any(can_wait_for(thread) for thread in self._callers)
+
+    def _wait(self, deadline: float, is_over: Callable[[], bool]) -> None:
+        with self._changed:
+            while not is_over() and not sys.is_finalizing() and self._clock.monotonic() < deadline:
+                self._changed.wait(_LOOK)
+
+    def _tidy(self) -> bool:
+        """Delete what is stored and whose record is on the disk; return whether that is all of it.
+
+        Not before: who dies leaves it to the next, and with it what its record needs.
+        """
+        with self._changed:
+            recorded, self._recorded = self._recorded, []
+            # Asked after they were taken, so of all of them.
+            journal = self._writer.outbox.journal(Signal.LOGS)
+            if recorded and journal is not None and journal.waiting_items:
+                self._recorded = recorded + self._recorded
+                return False
+        for staged, delivered in recorded:
+            if delivered.is_left:
+                self._staging.set_aside(staged)
+            else:
+                self._staging.discard(staged)
+        return True
+
     def _send(self, staged: Staged) -> None:
         key = staged.mapped or staged.consignment.uid
-        self.courier.put(Load(key, lambda: self._carry(staged)))
+        # It names another file, Composer's newest checkpoint, and must not be found where that is not.
+        follows = staged.consignment.name.endswith(".symlink")
+        self.courier.put(Load(key, lambda: self._carry(staged), follows))
 
     def _carry(self, staged: Staged) -> None:
         """Store what is staged, and then record it."""
@@ -193,7 +253,9 @@ class Deposits:
         # The courier begins when the run is known.
         assert store is not None
         assert identity is not None
-        carrier = Carrier(store, identity.run_id, identity.attempt, self.settings.blob_url)
+        carrier = Carrier(
+            store, identity.run_id, identity.attempt, self.settings.blob_url, started_ns=self._writer.started_ns
+        )
         consignment = staged.consignment
         manifest = self._staging.manifest(staged)
         if consignment.is_file:
@@ -214,13 +276,17 @@ class Deposits:
             span=span_of(consignment),
             uid=consignment.uid,
         )
-        # Last: whoever finds it again finds it stored, and tells the same record again.
-        self._staging.done(staged)
+        self._staging.forget(staged)
+        with self._changed:
+            self._recorded.append((staged, delivered))
+        self._tidy()
 
     def _tell_failure(self, consignment: Consignment, delivered: Delivered) -> None:
         what = "File" if consignment.is_file else "What was logged as"
         if delivered.is_conflict:
             self._shelf.note_conflict(consignment.name, str(delivered.reason))
+        elif consignment.is_file:
+            self._shelf.let_go(consignment.name)
         kind = "conflict" if delivered.is_conflict else "file" if consignment.is_file else "blob"
         self.ledger.drop(kind, 1, f"{what} {consignment.name!r} is not stored: {delivered.reason}")
         self.ledger.blobs.fail(consignment.uid)

@@ -305,14 +305,22 @@ class Destination(TrainerEvents):
                 count: a resumed run writes its checkpoints again.
         """
         session = self._active()
-        if session is None:
-            return
+        if session is not None:
+            refused = session.guard(self._upload, session, remote_file_name, file_path, overwrite)
+            if refused is not None:
+                raise refused
+
+    def _upload(
+        self, session: Session, remote_file_name: str, file_path: str | Path, overwrite: bool
+    ) -> OSError | None:
+        """Upload a file, and return what the contract says is to be raised."""
         try:
             session.deposits.upload(str(remote_file_name), file_path, overwrite=overwrite, step=self._position.step())
-        except (FileNotFoundError, FileExistsError):
-            raise
+        except (FileNotFoundError, FileExistsError) as error:
+            return error
         except Exception as error:
             session.ledger.drop("file", 1, f"File {remote_file_name!r} is lost: {error!r}")
+        return None
 
     def download_file(
         self, remote_file_name: str, destination: str, overwrite: bool = False, progress_bar: bool = True

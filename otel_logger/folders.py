@@ -19,6 +19,7 @@ __all__ = [
     "STARTING",
     "WriterFile",
     "all_writers",
+    "blobs_folder",
     "create_runs_folder",
     "own_writers",
     "run_folder",
@@ -94,6 +95,11 @@ def run_folder(directory: Path, run_id: str) -> Path:
     slug = _NOT_IN_SLUG.sub("_", run_id)[:_SLUG_LENGTH].lstrip(".") or "run"
     digest = hashlib.sha256(run_id.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return directory / f"{slug}-{digest}"
+
+
+def blobs_folder(folder: Path) -> Path:
+    """Return the folder of the default blob store of a writer's folder: its run's, or that of one without a run."""
+    return (folder if folder.parent.name == STARTING else folder.parent) / "blobs"
 
 
 def create_runs_folder(directory: Path) -> None:

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeAlias
 
 from otel_logger.devices import keep_on_device
-from otel_logger.host_arrays import HostArray, described, is_sequence, own_copy
+from otel_logger.host_arrays import HostArray, described, items_of, own_copy
 from otel_logger.images import Taking, take_images
 from otel_logger.recycled import RecycledMemory
 from otel_logger.values import is_device_tensor
@@ -40,33 +41,52 @@ def hold_images(
     Never raises and never waits for a device. What is on the host is copied there, so that all of a call is of the
     moment of that call.
     """
-    try:
-        named = dict(masks) if isinstance(masks, Mapping) else {}
-        tensors = [leaf for value in (images, *named.values()) for leaf in _leaves(value) if is_device_tensor(leaf)]
-    except Exception:  # of classes of the caller's: `take_images` says what is wrong
-        return None
+    named = _named(masks)
+    values = [images, *named.values()]
+    # Looked at once: a sequence may make its items anew each time.
+    rows = [_items(value) for value in values]
+    leaves = [leaf for value, row in zip(values, rows, strict=True) for leaf in (row if row is not None else [value])]
+    tensors = [leaf for leaf in leaves if _is_on_device(leaf)]
     if not tensors:
         return None
     copies, wait = _kept(tensors, keep)
     # By identity: tensors are compared by their values, on the device.
-    by_id = dict(zip(map(id, tensors), copies, strict=True))
-    held_images = _held(images, "an image", by_id)
-    held_masks = {name: _held(value, "a mask", by_id) for name, value in named.items()}
-    nbytes = sum(_size(leaf) for value in (held_images, *held_masks.values()) for leaf in _leaves(value))
+    on_device = dict(zip(map(id, tensors), copies, strict=True))
+    held = [on_device[id(leaf)] if id(leaf) in on_device else own_copy(leaf, _MEMORY) for leaf in leaves]
+    rest = iter(held)
+    held_images, *held_masks = [next(rest) if row is None else list(islice(rest, len(row))) for row in rows]
+    count = 1 if rows[0] is None else len(rows[0])
 
     def take() -> Taking:
         try:
             wait()
         except Exception as error:
-            failure = described("the device has failed", error)
-            return take_images([failure for _ in _leaves(held_images)])
-        return take_images(held_images, held_masks if isinstance(masks, Mapping) else masks, channels_last)
+            return take_images([described("the device has failed", error)] * count)
+        by_name = dict(zip(named, held_masks, strict=True))
+        return take_images(held_images, by_name if named else masks, channels_last)
 
-    return HeldImages(take, nbytes, len(_leaves(held_images)))
+    return HeldImages(take, sum(map(_size, held)), count)
 
 
-def _leaves(value: object) -> list[object]:
-    return list(value) if is_sequence(value) else [value]
+def _named(masks: object) -> dict[object, object]:
+    try:
+        return dict(masks) if isinstance(masks, Mapping) else {}
+    except Exception:  # of classes of the caller's: `take_images` says what is wrong
+        return {}
+
+
+def _items(value: object) -> list[object] | None:
+    try:
+        return items_of(value)
+    except Exception:
+        return None
+
+
+def _is_on_device(leaf: object) -> bool:
+    try:
+        return is_device_tensor(leaf)
+    except Exception:
+        return False
 
 
 def _kept(tensors: list[Any], keep: Keep) -> tuple[list[Any], Callable[[], None]]:
@@ -74,12 +94,6 @@ def _kept(tensors: list[Any], keep: Keep) -> tuple[list[Any], Callable[[], None]
         return keep(tensors)
     except Exception as error:
         return [described("cannot be copied on its device", error)] * len(tensors), lambda: None
-
-
-def _held(value: object, noun: str, copies: Mapping[int, Any]) -> object:
-    if is_sequence(value):
-        return [copies[id(item)] if id(item) in copies else own_copy(item, noun, _MEMORY) for item in value]
-    return copies[id(value)] if id(value) in copies else own_copy(value, noun, _MEMORY)
 
 
 def _size(leaf: Any) -> int:

@@ -6,14 +6,14 @@ Neither torch nor Pillow is imported: their objects are known by their methods.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Number
-from typing import Any, TypeAlias, TypeGuard, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from otel_logger.recycled import RecycledMemory
 
-__all__ = ["Array", "HostArray", "Part", "copy_all", "described", "is_sequence", "own_copy", "parts_of"]
+__all__ = ["Array", "HostArray", "Part", "copy_all", "described", "items_of", "own_copy", "parts_of"]
 
 Array: TypeAlias = npt.NDArray[Any]
 """An array of numbers, of any width."""
@@ -76,7 +76,7 @@ def parts_of(value: object, noun: str, dimensions: int) -> list[Part | ValueErro
     detached and brought to the host, which waits for the device if they are on one.
     """
     try:
-        items = _items(value)
+        items = items_of(value)
     except Exception as error:
         return [described(f"not {noun}: {type(value).__name__} that cannot be read", error)]
     if items is not None:
@@ -103,14 +103,22 @@ def copy_all(parts: Sequence[Part], memory: RecycledMemory) -> dict[int, Array]:
     return {key: whole.copy(lent[starts[key] : starts[key] + whole.nbytes]) for key, whole in wholes.items()}
 
 
-def is_sequence(value: object) -> TypeGuard[Sequence[object]]:
-    """Tell whether a value is a sequence of things, not of characters or bytes."""
-    return isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray, memoryview))
+def items_of(value: object) -> list[object] | None:
+    """Return the items of a sequence, or of an array of objects; None for one array itself, also as nested numbers.
+
+    Characters and bytes are no sequences. An item that cannot be read is a ValueError.
+    """
+    is_objects = isinstance(value, np.ndarray) and value.dtype.kind == "O" and value.ndim == 1
+    if not is_objects and (not isinstance(value, Sequence) or isinstance(value, (str, bytes, bytearray, memoryview))):
+        return None
+    values = cast(Sequence[object], value)
+    items = [_item(values, index) for index in range(len(values))]
+    return None if items and _depth(items) <= 2 else items
 
 
-def own_copy(value: object, noun: str, memory: RecycledMemory) -> HostArray | ValueError:
-    """Return a copy of one array or batch, or what is wrong with it; `parts_of` takes either."""
-    part = _part(value, noun)
+def own_copy(value: object, memory: RecycledMemory) -> HostArray | ValueError:
+    """Return a copy of one image, mask or batch of them, or what is wrong with it; `parts_of` takes either."""
+    part = _part(value, "an image")
     if isinstance(part, ValueError):
         return part
     try:
@@ -127,28 +135,17 @@ def described(what: str, error: Exception) -> ValueError:
 
 def _part(value: object, noun: str) -> Part | ValueError:
     kind = type(value).__name__
-    if isinstance(value, ValueError):
-        return value
-    if isinstance(value, HostArray):
-        return Part(value)
-    if value is None or isinstance(value, (str, bytes, bytearray, dict)):
-        return ValueError(f"not {noun}: {kind}")
     try:
-        found = _host_array(value)
+        if isinstance(value, ValueError):
+            return value
+        if value is None or isinstance(value, (str, bytes, bytearray, dict)):
+            return ValueError(f"not {noun}: {kind}")
+        found = value if isinstance(value, HostArray) else _host_array(value)
     except Exception as error:
         return described(f"not {noun}: {kind}", error)
     if found.array.dtype.kind not in _NUMBERS:
         return ValueError(f"not {noun}: {kind} of {found.array.dtype}; use booleans, integers or floats")
     return Part(found)
-
-
-def _items(value: object) -> list[object] | None:
-    if getattr(getattr(value, "dtype", None), "kind", None) == "O" and getattr(value, "ndim", None) == 1:
-        return list(cast(Any, value))
-    if not is_sequence(value):
-        return None
-    items = [_item(value, index) for index in range(len(value))]
-    return None if items and _depth(items) <= 2 else items
 
 
 def _item(values: Sequence[object], index: int) -> object:

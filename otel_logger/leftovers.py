@@ -1,5 +1,6 @@
 """Leftovers: what a dead writer had on disk for the blob store, stored and recorded by another process."""
 
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from otel_logger import conventions as names
 from otel_logger.delivery import Carrier, Delivered, span_of
-from otel_logger.folders import WriterFile
+from otel_logger.folders import WriterFile, blobs_folder
 from otel_logger.launch import Launch
 from otel_logger.staging import STAGED
 from otel_logger_exporters.adoption import read_legacy
@@ -18,7 +19,15 @@ from otel_logger_exporters.blob_meta import BlobForbiddenError, BlobUnavailableE
 from otel_logger_exporters.blob_names import blob_name
 from otel_logger_exporters.blob_store import BlobStore, open_blob_store
 from otel_logger_exporters.clock import Clock
-from otel_logger_exporters.consignments import Consignment, consignments_in, discard, parcel_path, sweep
+from otel_logger_exporters.consignments import (
+    Consignment,
+    consignments_in,
+    discard,
+    parcel_path,
+    set_aside,
+    sweep,
+    unreadable_in,
+)
 from otel_logger_exporters.decoding import decode_events
 from otel_logger_exporters.errors import ConfigurationError
 from otel_logger_exporters.file_store import FileBlobStore
@@ -45,8 +54,11 @@ _NEWEST = 4
 
 
 def bytes_staged(folder: Path) -> int:
-    """Return the bytes that wait in a writer's folder for the blob store."""
-    return sum(consignment.size for _, consignment in consignments_in(folder / STAGED))
+    """Return the bytes that wait in a writer's folder for the blob store, 0 where that cannot be told."""
+    try:
+        return sum(_weight(consignment) for _, consignment in consignments_in(folder / STAGED))
+    except OSError:
+        return 0
 
 
 @dataclass(slots=True)
@@ -54,7 +66,7 @@ class Leftovers:
     """What waits in the folder of a dead writer; the caller owns the folder.
 
     After `store`, `stored` were stored, `failed` could not be and are told by a record, and what is left is so for
-    `reason`.
+    `reason`. What cannot even be read is in `unreadable`.
     """
 
     folder: Path
@@ -65,6 +77,7 @@ class Leftovers:
     stored: int = 0
     failed: int = 0
     reason: str | None = None
+    unreadable: list[Path] = field(default_factory=list)
     _stores: dict[str, BlobStore] = field(default_factory=dict)
 
     def store(self, advance: Callable[[int], None] = lambda count: None) -> bool:
@@ -80,30 +93,38 @@ class Leftovers:
             if consignment.store in shut:
                 continue
             try:
+                self._refuse_strangers(manifest, consignment)
                 done.append((manifest, consignment, self._deliver(manifest, consignment)))
             except (BlobUnavailableError, BlobForbiddenError, ConfigurationError) as error:
                 self.reason = self.reason or f"the blob store does not take what waits: {error}"
                 shut.add(consignment.store)
+            except Exception as error:
+                # It must not keep what comes after it.
+                self.reason = self.reason or f"{consignment.name!r} cannot be stored: {error}"
             if len(done) == _TOGETHER:
                 self._settle(done, advance)
         self._settle(done, advance)
+        self.unreadable = unreadable_in(staged)
         if self.reason is None:
             sweep(staged)
         return self.reason is None
 
-    def _deliver(self, manifest: Path, consignment: Consignment) -> Delivered:
+    def _refuse_strangers(self, manifest: Path, consignment: Consignment) -> None:
+        """Raise PermissionError where a manifest names what is not ours: it is data, and may name anything."""
         for parcel in consignment.parcels:
             path = parcel_path(manifest, parcel)
-            # A manifest is data: it must not have others' files sent out.
-            if path.exists() and not is_trusted_copy(path, manifest.parent):
+            if os.path.lexists(path) and not is_trusted_copy(path, manifest.parent):
                 msg = f"{str(path)!r} is not private to this user"
-                raise BlobForbiddenError(msg)
+                raise PermissionError(msg)
+
+    def _deliver(self, manifest: Path, consignment: Consignment) -> Delivered:
         carrier = Carrier(
             self._store_of(consignment),
             self.writer.run_id,
             self.writer.attempt,
             self.launch.settings.blob_url,
             is_late=True,
+            started_ns=self.writer.started_ns,
         )
         with self.exclusive(blob_name(consignment.name) if consignment.is_file else consignment.uid):
             return carrier.deliver(manifest, consignment, self.clock.time_ns)
@@ -112,7 +133,7 @@ class Leftovers:
         # That of today first: the other may have been a mistake, which this process mends.
         url = self.launch.settings.blob_store or consignment.store
         if url is None:
-            return FileBlobStore(self.folder.parent / "blobs")
+            return FileBlobStore(blobs_folder(self.folder))
         if url not in self._stores:
             self._stores[url] = open_blob_store(url, self.launch.environ)
         return self._stores[url]
@@ -121,10 +142,13 @@ class Leftovers:
         """Record what was delivered, and then delete it."""
         self._record(done)
         for manifest, consignment, delivered in done:
-            discard(manifest, consignment)
+            if delivered.is_left:
+                set_aside(manifest)
+            else:
+                discard(manifest, consignment)
             self.stored += delivered.reason is None
             self.failed += delivered.reason is not None
-            advance(consignment.size)
+            advance(_weight(consignment))
         done.clear()
 
     def _record(self, done: list[tuple[Path, Consignment, Delivered]]) -> None:
@@ -167,6 +191,11 @@ class Leftovers:
             severity=delivered.severity,
             span=span_of(consignment),
         )
+
+
+def _weight(consignment: Consignment) -> int:
+    # An empty file waits too.
+    return max(1, consignment.size)
 
 
 def _told(folder: Path) -> frozenset[str]:

@@ -4,20 +4,22 @@ import contextlib
 import errno
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from otel_logger.delivery import Carrier, Standing
 from otel_logger.staging import Staging
 from otel_logger_exporters.blob_files import copy_stream, temporary_file
-from otel_logger_exporters.blob_meta import BlobMeta, BlobUnavailableError
+from otel_logger_exporters.blob_meta import BlobMeta
 from otel_logger_exporters.blob_names import blob_name
 from otel_logger_exporters.blob_store import BlobStore
 from otel_logger_exporters.consignments import Consignment, consignments_in, parcel_path
 from otel_logger_exporters.private_copy import is_trusted_copy
 
-__all__ = ["Place", "Places", "Shelf", "media_type"]
+__all__ = ["Place", "Places", "Shelf", "Stage", "media_type"]
 
 LONGEST_LOOK = 2.0
 """Seconds for which an upload that may not overwrite waits for the store to tell whether the name is taken."""
@@ -26,26 +28,56 @@ _ATTEMPTS = 10
 
 
 @dataclass(frozen=True, slots=True)
+class Stage:
+    """A folder in which things wait for a store, with the run (None: not known) and attempt of the writer of it."""
+
+    folder: Path
+    run_id: str | None
+    attempt: int
+    started_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
-    """A store with the folders in which things wait for it, each with the id of the run whose they are."""
+    """A store with the folders in which things wait for it."""
 
     store: BlobStore
-    staged: tuple[tuple[Path, str | None], ...]
+    staged: tuple[Stage, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
     manifest: Path
     consignment: Consignment
-    run_id: str | None
+    stage: Stage
+    is_own: bool = False
+
+    @property
+    def path(self) -> Path:
+        return parcel_path(self.manifest, self.consignment.parcels[0])
+
+    def beats(self, other: "_Waiting") -> bool:
+        """Tell whether this is what a name will have, of two that wait."""
+        one, two = self.stage, other.stage
+        if one.run_id is not None and one.run_id == two.run_id and one.attempt != two.attempt:
+            return one.attempt > two.attempt
+        return self.consignment.time_ns > other.consignment.time_ns
+
+    def will_replace(self, known: BlobMeta, store: BlobStore) -> bool:
+        """Tell whether this will be stored in the place of another file."""
+        stage = self.stage
+        if self.is_own and stage.run_id is None:
+            # The caller has just been told that it is accepted.
+            return True
+        carrier = Carrier(store, stage.run_id, stage.attempt, is_late=not self.is_own, started_ns=stage.started_ns)
+        return carrier.standing(self.consignment, known) is Standing.REPLACED
 
 
 class Places(Protocol):
     """Where files are at a moment."""
 
-    @property
-    def run_id(self) -> str | None:
-        """Which run this is, None while that is not settled."""
+    def own(self) -> Stage:
+        """Return the folder in which this writer's own things wait."""
         ...
 
     def writing(self) -> BlobStore | None:
@@ -64,32 +96,43 @@ class Places(Protocol):
 class Shelf:
     """Knows which names are taken, and reads files back. Thread-safe."""
 
-    def __init__(self, staging: Staging, places: Places) -> None:
+    def __init__(self, staging: Staging, places: Places, longest_look: float = LONGEST_LOOK) -> None:
         self._staging = staging
         self._places = places
+        self._longest_look = longest_look
         self._lock = threading.RLock()
-        self._taken: set[str] = set()
+        self._taken: Counter[str] = Counter()
         self._conflicts: dict[str, str] = {}
 
-    def refuse_taken(self, name: str, path: Path) -> None:
-        """Raise FileExistsError when a name is taken, as far as that can be told within two seconds."""
-        mapped = blob_name(name)
-        where = self._taken_here(mapped)
-        if where is None and (store := self._places.writing()) is not None:
-            known = _within(LONGEST_LOOK, lambda: store.meta(name))
-            if known is not None and not self._places.may_replace(known):
-                by = f", stored by attempt {known.attempt} of run {known.run_id!r}" if known.run_id is not None else ""
-                where = f"is in {store.uri}{by}"
-        if where is not None:
-            msg = f"cannot upload {str(path)!r}: a file {name!r} {where} already; pass overwrite=True to replace it"
-            raise FileExistsError(errno.EEXIST, msg)
+    def take(self, name: str, path: Path, *, overwrite: bool) -> None:
+        """Take a name for an upload of `path`.
 
-    def note(self, name: str) -> None:
-        """Take note of a name that is uploaded."""
+        Without `overwrite` FileExistsError when it is taken, as far as that can be told within two seconds.
+        """
+        mapped = blob_name(name)
         with self._lock:
-            mapped = blob_name(name)
-            self._taken.add(mapped)
+            where = None if overwrite else self._taken_here(mapped)
+            if where is None:
+                # At once: another thread may want it too.
+                self._taken[mapped] += 1
+        if where is None and not overwrite:
+            try:
+                where = self._taken_there(name)
+            except BaseException:
+                self.let_go(name)
+                raise
+            if where is not None:
+                self.let_go(name)
+        if where is not None:
+            msg = f"cannot upload {str(path)!r}: a file {name!r} {where}; pass overwrite=True to replace it"
+            raise FileExistsError(errno.EEXIST, msg)
+        with self._lock:
             self._conflicts.pop(mapped, None)
+
+    def let_go(self, name: str) -> None:
+        """Let others have a name that was taken for an upload that came to nothing."""
+        with self._lock:
+            self._taken[blob_name(name)] -= 1
 
     def note_conflict(self, name: str, reason: str) -> None:
         """Take note of a name that turned out to be another's; its next upload is told."""
@@ -99,7 +142,7 @@ class Shelf:
     def fetch(
         self, name: str, destination: str | Path, *, overwrite: bool, progress: Callable[[int], None] | None
     ) -> None:
-        """Write a file to `destination`, whole or not at all: what waits if that is newer, else what is stored.
+        """Write a file to `destination`, whole or not at all: what waits for a store if newer, else what is in it.
 
         FileNotFoundError when there is none, FileExistsError when the destination is there and `overwrite` is false.
         """
@@ -133,12 +176,20 @@ class Shelf:
         self._staging.abandon()
 
     def _taken_here(self, mapped: str) -> str | None:
-        with self._lock:
-            if mapped in self._conflicts:
-                return f"could not be stored before: {self._conflicts[mapped]}; it"
-            if self._staging.last(mapped) is not None:
-                return "waits to be stored"
-            return "was uploaded by this run" if mapped in self._taken else None
+        if mapped in self._conflicts:
+            return f"could not be stored before: {self._conflicts[mapped]}"
+        if self._staging.last(mapped) is not None:
+            return "waits to be stored already"
+        return "was uploaded by this run already" if self._taken[mapped] > 0 else None
+
+    def _taken_there(self, name: str) -> str | None:
+        if (store := self._places.writing()) is None:
+            return None
+        known = _within(self._longest_look, lambda: store.meta(name))
+        if known is None or self._places.may_replace(known):
+            return None
+        by = f", stored by attempt {known.attempt} of run {known.run_id!r}" if known.run_id is not None else ""
+        return f"is in {store.uri} already{by}"
 
     def _fetch_from(self, place: Place, name: str, target: Path, progress: Callable[[int], None] | None) -> bool:
         for _ in range(_ATTEMPTS):
@@ -148,12 +199,19 @@ class Shelf:
             if isinstance(found, BlobMeta):
                 place.store.copy_to(name, target, progress)
                 return True
-            with contextlib.suppress(FileNotFoundError):  # it was stored at this moment
-                with _opened(found) as source:
-                    _copy_out(source, target, found.consignment, progress)
-                return True
-        msg = f"{name!r} is being replaced faster than it can be read; try again"
-        raise BlobUnavailableError(errno.EAGAIN, msg)
+            try:
+                source = _open(found)
+            except FileNotFoundError:
+                # It was stored at this moment.
+                continue
+            with source:
+                _copy_out(source, target, found.consignment, progress)
+            return True
+        # Somebody has deleted what waits. What is stored is the newest there is.
+        if place.store.meta(name) is None:
+            return False
+        place.store.copy_to(name, target, progress)
+        return True
 
     def _find(self, place: Place, name: str) -> BlobMeta | _Waiting | None:
         """Return what is stored under a name, or what waits and will be; None when there is neither."""
@@ -167,21 +225,30 @@ class Shelf:
             return waiting
         if known is None or waiting is None:
             return waiting if waiting is not None else known
-        consignment = waiting.consignment
-        is_newer = consignment.time_ns > known.time_ns and consignment.uid != known.upload
-        # One that may not replace another run's will not be stored under this name.
-        is_wanted = consignment.overwrite or (known.run_id is not None and known.run_id == waiting.run_id)
-        return waiting if is_newer and is_wanted else known
+        if waiting.consignment.uid == known.upload:
+            # While it is here, it may be that the store has been told of it and has not got it.
+            return waiting if waiting.path.exists() else known
+        return waiting if waiting.will_replace(known, place.store) else known
 
     def _waiting(self, place: Place, mapped: str) -> _Waiting | None:
         found: _Waiting | None = None
-        if (own := self._staging.last(mapped)) is not None:
-            found = _Waiting(self._staging.manifest(own), own.consignment, self._places.run_id)
-        for folder, run_id in place.staged:
-            for manifest, consignment in consignments_in(folder):
-                is_it = consignment.is_file and blob_name(consignment.name) == mapped
-                if is_it and (found is None or consignment.time_ns >= found.consignment.time_ns):
-                    found = _Waiting(manifest, consignment, run_id)
+        own = self._staging.last(mapped)
+        stage = self._places.own()
+        if own is not None:
+            found = _Waiting(self._staging.manifest(own), own.consignment, stage, is_own=True)
+        own_folder = stage.folder
+        for stage in place.staged:
+            if own is not None and stage.folder == own_folder:
+                # The order of one writer is that of its calls, whatever the clock says.
+                continue
+            last: _Waiting | None = None
+            # Another user's cannot be read.
+            with contextlib.suppress(OSError):
+                for manifest, consignment in consignments_in(stage.folder):
+                    if consignment.is_file and blob_name(consignment.name) == mapped:
+                        last = _Waiting(manifest, consignment, stage)
+            if last is not None and (found is None or last.beats(found)):
+                found = last
         return found
 
 
@@ -204,14 +271,17 @@ def _within(seconds: float, look: Callable[[], BlobMeta | None]) -> BlobMeta | N
     return found[0] if found else None
 
 
-@contextlib.contextmanager
-def _opened(waiting: _Waiting) -> Iterator[BinaryIO]:
-    path = parcel_path(waiting.manifest, waiting.consignment.parcels[0])
-    with path.open("rb") as source:
-        if not is_trusted_copy(path, waiting.manifest.parent):
-            msg = f"{str(path)!r} is not private to this user, and is not read as {waiting.consignment.name!r}"
-            raise PermissionError(errno.EPERM, msg)
-        yield source
+def _open(waiting: _Waiting) -> BinaryIO:
+    path = waiting.path
+    source = path.open("rb")
+    if not is_trusted_copy(path, waiting.manifest.parent):
+        source.close()
+        # Asked of its name: it may just have been moved into the store.
+        if not path.exists():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        msg = f"{str(path)!r} is not private to this user, and is not read as {waiting.consignment.name!r}"
+        raise PermissionError(errno.EPERM, msg)
+    return source
 
 
 def _copy_out(source: BinaryIO, target: Path, consignment: Consignment, progress: Callable[[int], None] | None) -> None:

@@ -150,6 +150,9 @@ class Errand:
             result = replace(result, sent={**result.sent, "blobs": leftovers.stored})
         if leftovers.failed and result.reason is None:
             result = replace(result, reason=f"{leftovers.failed} blobs could not be stored, their records say why")
+        if leftovers.unreadable:
+            what = f"{len(leftovers.unreadable)} manifests cannot be read, such as {leftovers.unreadable[0]}"
+            result = replace(result, reason="; ".join(filter(None, (what, result.reason))))
         if not is_stored:
             reason = "; ".join(filter(None, (leftovers.reason, result.reason)))
             result = replace(result, reason=reason, left_bytes=self.waiting(folder), retry_in=CONFIGURATION_INTERVAL)

@@ -161,15 +161,16 @@ def _array_pieces(array: Any) -> Iterator[str]:
     if math.prod(shape) <= _PIECE or len(array[0].shape) == len(shape):
         yield from json_pieces(array.tolist())
         return
-    step = _PIECE if len(shape) == 1 else 1
+    inner = math.prod(shape[1:])
+    step = max(1, _PIECE // inner)
     yield "["
     for start in range(0, shape[0], step):
         if start:
             yield ", "
-        if len(shape) == 1:
-            yield json_text(array[start : start + step].tolist())[1:-1]
-        else:
+        if inner > _PIECE:
             yield from _array_pieces(array[start])
+        else:
+            yield json_text(array[start : start + step].tolist())[1:-1]
     yield "]"
 
 

@@ -8,54 +8,18 @@ from itertools import chain
 from typing import Any
 
 from otel_logger.forms import fields_of
-from otel_logger.table_cells import ATOMS, Deferred, json_text, text_of
+from otel_logger.table_cells import ATOMS, json_text, text_of
 from otel_logger.table_images import image_cell, is_image
+from otel_logger.table_tensors import DeviceCell, Keep, unread
 from otel_logger.values import is_tensor
 
-__all__ = ["CellCopies", "Keep", "unique"]
-
-Keep = Callable[[list[Any]], tuple[list[Any], Callable[[], None]]]
-"""Copies tensors on their device, and returns the copies with what waits until they are made."""
+__all__ = ["CellCopies", "unique"]
 
 _DEPTH = 32
 _SIMPLE_DTYPES = frozenset("?bBhHiIlLqQefdSU")
 _UNCHANGEABLE = frozenset(ATOMS)
 
 _Copy = Callable[[Any, tuple[int, ...]], object]
-
-
-class DeviceCell(Deferred):
-    """A tensor that is still on its device; it is fetched when the table is written."""
-
-    __slots__ = ("_value", "_wait")
-
-    def __init__(self, tensor: Any) -> None:
-        self._value = tensor
-        self._wait: Callable[[], None] | None = None
-
-    @property
-    def tensor(self) -> Any:
-        """The tensor that was given."""
-        return self._value
-
-    def hold(self, copy: object, wait: Callable[[], None]) -> None:
-        """Take the private copy, which is there when `wait` returns."""
-        self._value, self._wait = copy, wait
-
-    def fail(self, error: Exception) -> None:
-        """Take text that says why the tensor cannot be read."""
-        self._value, self._wait = _unread(self._value, error), None
-
-    def resolve(self) -> object:
-        """Wait for the copy and fetch it, once."""
-        if self._wait is not None:
-            try:
-                self._wait()
-                fetched = self._value.cpu()
-                self._value, self._wait = fetched if tuple(fetched.shape) else fetched.item(), None
-            except Exception as error:
-                self.fail(error)
-        return self._value
 
 
 class CellCopies:
@@ -93,7 +57,7 @@ class CellCopies:
             return way(value, within)
         except Exception as error:  # user code runs here: properties, iterators, __str__
             # The text of a tensor is its values, for which a device would be waited for.
-            return _unread(value, error) if is_tensor(value) else text_of(value)
+            return unread(value, error) if is_tensor(value) else text_of(value)
 
     def keep_on_device(self, keep: Keep) -> None:
         """Have all tensors that are on a device copied there; nothing is waited for."""
@@ -113,6 +77,8 @@ class CellCopies:
         for known, way in _SIMPLE:
             if issubclass(kind, known):
                 return way
+        if kind.__module__.startswith("pandas.") and kind.__name__ == "NAType":
+            return lambda value, within: None
         if is_image(kind):
             return self._image
         if _is_a(kind, "torch", "Tensor"):
@@ -250,10 +216,6 @@ def _datetime(value: datetime, within: tuple[int, ...]) -> object:
     if text == "NaT":  # what pandas has for none
         return None
     return text if getattr(value, "nanosecond", 0) else datetime.fromisoformat(text)
-
-
-def _unread(tensor: Any, error: Exception) -> str:
-    return f"<{type(tensor).__name__} of shape {tuple(tensor.shape)} not read: {type(error).__name__}: {error}>"[:500]
 
 
 _SIMPLE: tuple[tuple[Any, _Copy], ...] = (

@@ -20,7 +20,7 @@ from otel_logger.tables import Table
 
 __all__ = ["read_jsonl", "write_jsonl"]
 
-_LEVEL = 3
+_LEVEL = 4
 _ROWS = 128
 _BATCH = 2**17
 
@@ -41,7 +41,7 @@ def read_jsonl(file: BinaryIO) -> tuple[list[str], list[list[object]]]:
     unpacked: BinaryIO = gzip.GzipFile(fileobj=file, mode="rb") if _is_gzip(file) else file  # type: ignore[assignment]
     try:
         return _read(unpacked)
-    except (EOFError, OSError, zlib.error, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (EOFError, OSError, zlib.error, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
         msg = f"the table is cut off or damaged ({type(error).__name__}: {error})"
         raise ValueError(msg) from None
 

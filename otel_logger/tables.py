@@ -12,7 +12,8 @@ from typing import Any
 
 from otel_logger.devices import keep_on_device
 from otel_logger.table_cells import Deferred, as_utf8, json_pieces, string_text, text_of
-from otel_logger.table_copies import CellCopies, Keep, unique
+from otel_logger.table_copies import CellCopies, unique
+from otel_logger.table_tensors import Keep
 
 __all__ = ["PREVIEW_BYTES", "RESERVED_NAME", "Rows", "Table", "column_names", "preview", "snapshot_table"]
 

@@ -14,6 +14,7 @@ __all__ = ["LONGEST_URI", "data_uri", "sheet"]
 LONGEST_URI = 100_000
 """Characters of a data URI: Loki refuses a line above 256 KiB."""
 
+_LARGEST = LONGEST_URI * 3 // 4 - 50
 _QUALITIES = (90, 75, 50)
 _GAP = 4
 _GRAY = 127
@@ -31,9 +32,11 @@ def data_uri(pixels: Pixels, png: bytes | None = None) -> str:
     while True:
         small = resized(pixels, side)
         for quality in _QUALITIES:
-            if (uri := _fitting(*lossy(small, quality))) is not None:
+            data, media_type = lossy(small, quality)
+            if (uri := _fitting(data, media_type)) is not None:
                 return uri
-        side = side * 3 // 4
+        # About as many pixels less as the bytes are too many: noise would take many steps.
+        side = max(1, int(side * min(0.8, (_LARGEST / len(data)) ** 0.5)))
 
 
 def sheet(panels: Sequence[Pixels], columns: int) -> Pixels:
@@ -52,5 +55,6 @@ def sheet(panels: Sequence[Pixels], columns: int) -> Pixels:
 
 
 def _fitting(data: bytes, media_type: str) -> str | None:
-    uri = f"data:{media_type};base64,{base64.b64encode(data).decode('ascii')}" if len(data) < LONGEST_URI else ""
-    return uri if 0 < len(uri) <= LONGEST_URI else None
+    if len(data) > _LARGEST:
+        return None
+    return f"data:{media_type};base64,{base64.b64encode(data).decode('ascii')}"

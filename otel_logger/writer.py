@@ -86,6 +86,7 @@ class Writer:
         self._clock = clock
         self._position = position
         self.on_settled: list[Callable[[], None]] = []
+        self.on_tended: list[Callable[[], object]] = []
         self._lock = threading.RLock()
         self._started = clock.monotonic()
         self._begun = False
@@ -176,6 +177,11 @@ class Writer:
     def folder(self) -> Path:
         """The writer's folder; another one once identity is settled."""
         return self._place.path
+
+    @property
+    def started_ns(self) -> int:
+        """When the writer began, in nanoseconds since the epoch."""
+        return self._place.writer.started_ns
 
     @property
     def run_name(self) -> str | None:
@@ -374,6 +380,8 @@ class Writer:
         self.outbox.abandon()
 
     def _housekeeping(self) -> None:
+        for action in self.on_tended:
+            action()
         self._devices.poll()
         self._hyperparameters.write(self._place.path)
         if self.is_used and not self._bound and self._clock.monotonic() - self._started >= LONGEST_UNBOUND:

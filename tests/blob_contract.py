@@ -16,6 +16,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -23,7 +24,7 @@ import pytest
 
 from otel_logger_exporters.blob_files import sha256_file
 from otel_logger_exporters.blob_meta import BlobCorruptError, BlobForbiddenError, BlobMeta, BlobUnavailableError
-from otel_logger_exporters.blob_store import BlobStore
+from otel_logger_exporters.blob_store import BlobStore, MayReplace
 
 __all__ = ["MIB", "SMALL", "BlobStoreContract", "Place", "describe", "desk", "nothing_left_at", "size", "write_random"]
 
@@ -168,6 +169,20 @@ def at_once(actions: Iterable[Callable[[], object]]) -> list[object]:
     for thread in threads:
         thread.join()
     return outcomes
+
+
+def put_aside(store: BlobStore, may_replace: MayReplace | None, path: Path, meta: BlobMeta) -> Callable[[], str]:
+    """What stores a file when it is called."""
+    return lambda: store.put_file(meta.name, path, meta, may_replace=may_replace)
+
+
+def assert_one_won(outcomes: list[object], metas: list[BlobMeta], store: BlobStore, out: Path) -> None:
+    """Hold that one put went through, and is what is there; all others were told that there is one."""
+    lost = ["FileExistsError"] * (len(outcomes) - 1)
+    assert [*lost, "str"] == sorted(type(outcome).__name__ for outcome in outcomes), outcomes
+    (winner,) = (meta for meta, outcome in zip(metas, outcomes, strict=True) if isinstance(outcome, str))
+    assert winner == store.copy_to(winner.name, out)
+    assert winner.sha256 == sha256_file(out)
 
 
 @contextmanager
@@ -529,27 +544,45 @@ class BlobStoreContract:
     def test_of_many_who_create_one_name_one_does(self, place: Place, tmp_path: Path, size: int) -> None:
         """Exactly one of several at one moment stores its file, the others are told that the name is taken."""
         paths = [write_random(tmp_path / f"source-{seed}", size, seed) for seed in range(5)]
+        # Small files are over so soon that they meet only now and then.
+        for name in [f"x-{number}" for number in range(8 if size == SMALL else 1)]:
+            metas = [describe(path, name, f"u{seed}") for seed, path in enumerate(paths)]
+            outcomes = at_once(map(partial(put_aside, place.store, never), paths, metas))
+            assert_one_won(outcomes, metas, place.store, tmp_path / "out")
+
+    def test_of_many_who_may_replace_one_file_one_does(
+        self, place: Place, desk: Desk, tmp_path: Path, size: int
+    ) -> None:
+        """Leave to replace a file is none to replace what has come in its place: exactly one of several does."""
+        first = desk.put("x", b"first")
+        paths = [write_random(tmp_path / f"source-{seed}", size, seed) for seed in range(4)]
         metas = [describe(path, "x", f"u{seed}") for seed, path in enumerate(paths)]
+        outcomes = at_once(map(partial(put_aside, place.store, lambda known: known == first), paths, metas))
+        assert_one_won(outcomes, metas, place.store, tmp_path / "out")
 
-        def put(path: Path, meta: BlobMeta) -> Callable[[], object]:
-            return lambda: place.store.put_file("x", path, meta, may_replace=never)
+    def test_what_comes_between_is_not_replaced(self, place: Place, desk: Desk, tmp_path: Path, size: int) -> None:
+        """A file that comes after `may_replace` has agreed to another one is asked about, and stays if it has to."""
+        first = desk.put("x", b"first")
+        path = write_random(tmp_path / "source", size)
+        asked: list[BlobMeta] = []
 
-        outcomes = at_once(map(put, paths, metas))
+        def agree_to_first(known: BlobMeta) -> bool:
+            asked.append(known)
+            if len(asked) == 1:
+                desk.put("x", b"between")
+            return known == first
 
-        assert ["FileExistsError"] * 4 + ["str"] == sorted(type(outcome).__name__ for outcome in outcomes), outcomes
-        (winner,) = (meta for meta, outcome in zip(metas, outcomes, strict=True) if isinstance(outcome, str))
-        assert winner == place.store.copy_to("x", tmp_path / "out")
-        assert winner.sha256 == sha256_file(tmp_path / "out")
+        with pytest.raises(FileExistsError):
+            place.store.put_file("x", path, describe(path, "x", "u1"), may_replace=agree_to_first)
+        assert [first, desk.store.meta("x")] == [asked[0], asked[-1]]
+        assert b"between" == desk.get("x")
 
     def test_of_many_who_replace_one_name_one_is_last(self, place: Place, tmp_path: Path, size: int) -> None:
         """All succeed, and what is there in the end is one of them, whole, with its own description."""
         paths = [write_random(tmp_path / f"source-{seed}", size, seed) for seed in range(4)]
         metas = [describe(path, "x", f"u{seed}") for seed, path in enumerate(paths)]
 
-        def put(path: Path, meta: BlobMeta) -> Callable[[], object]:
-            return lambda: place.store.put_file("x", path, meta)
-
-        outcomes = at_once(map(put, paths, metas))
+        outcomes = at_once(map(partial(put_aside, place.store, None), paths, metas))
 
         assert ["str"] * 4 == [type(outcome).__name__ for outcome in outcomes], outcomes
         last = place.store.copy_to("x", tmp_path / "out")
@@ -590,11 +623,9 @@ class BlobStoreContract:
             try:
                 desk.put(name, b"second", may_replace=never)
             except (IsADirectoryError, NotADirectoryError) as error:
-                told = str(error)
-                found = None
+                told, found = str(error), None
             else:
-                told = repr(name)
-                found = desk.get(name)
-            assert repr(name) in told
+                told, found = name, desk.get(name)
+            assert name in told
             assert found in (None, b"second")
         assert b"first" == desk.get("a/b")

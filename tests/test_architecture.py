@@ -77,6 +77,7 @@ EXPORTERS = [
 LOGGER = [
     {"forms", "label_colours", "recycled", "table_cells", "table_formats"},
     {"_version", "contract", "findings", "host_arrays", "progress", "readable", "stamps", "table_images", "tabular"}
+    | {"table_tensors"}
     | {"lookout", "ranks", "log_hooks", "process_hooks", "termination", "trainer_events", "values"},
     {"conventions", "redaction", "folders", "launcher", "masks", "pixels", "table_copies"},
     {"activity", "exceptions", "heartbeat", "images", "pillow", "png", "tracer"},

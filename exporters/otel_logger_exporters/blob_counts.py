@@ -35,23 +35,25 @@ class BlobCounts:
         self._lock = threading.RLock()
         self._stored = self._failed = self._bytes_stored = self._retries = 0
         self._waiting: dict[str, tuple[float, int]] = {}
+        self._bytes_waiting = 0
 
     def stage(self, uid: str, size: int) -> None:
         """Count what begins to wait."""
         with self._lock:
+            self._take(uid)
             self._waiting[uid] = self._monotonic(), size
+            self._bytes_waiting += size
 
     def store(self, uid: str) -> None:
         """Count what waited and is stored."""
         with self._lock:
-            _, size = self._waiting.pop(uid, (0.0, 0))
             self._stored += 1
-            self._bytes_stored += size
+            self._bytes_stored += self._take(uid)
 
     def fail(self, uid: str | None = None) -> None:
         """Count what will not be stored, whether it waited or never could."""
         with self._lock:
-            self._waiting.pop(uid or "", None)
+            self._take(uid or "")
             self._failed += 1
 
     def retry(self) -> None:
@@ -63,7 +65,7 @@ class BlobCounts:
     def bytes_waiting(self) -> int:
         """Bytes on disk that wait for the store."""
         with self._lock:
-            return sum(size for _, size in self._waiting.values())
+            return self._bytes_waiting
 
     def abandon(self) -> None:
         """Take a new lock in the child of a fork, where the parent's may be held for ever."""
@@ -78,7 +80,13 @@ class BlobCounts:
                 failed=self._failed,
                 waiting=len(self._waiting),
                 bytes_stored=self._bytes_stored,
-                bytes_waiting=self.bytes_waiting,
+                bytes_waiting=self._bytes_waiting,
                 retries=self._retries,
                 oldest=self._monotonic() - since[0] if since is not None else None,
             )
+
+    def _take(self, uid: str) -> int:
+        """Return the bytes of what waits no more."""
+        _, size = self._waiting.pop(uid, (0.0, 0))
+        self._bytes_waiting -= size
+        return size

@@ -5,6 +5,7 @@ import fcntl
 import hashlib
 import os
 from collections.abc import Callable, Iterator
+from io import RawIOBase
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,6 +14,8 @@ __all__ = [
     "copy_stream",
     "locked",
     "make_private_folder",
+    "new_file",
+    "opened_folder",
     "sha256_file",
     "temporary_file",
     "write_private",
@@ -26,17 +29,25 @@ _CHUNK = 1 << 20
 def sha256_file(path: str | Path) -> str:
     """The SHA-256 of a file as hexadecimal digits, read piece by piece."""
     digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while piece := file.read(_CHUNK):
+    # Unbuffered, and into the same memory each time: new memory for each piece takes longer than the reading.
+    with open(path, "rb", buffering=0) as file:
+        for piece in _pieces(file):
             digest.update(piece)
     return digest.hexdigest()
+
+
+def _pieces(source: RawIOBase | BinaryIO) -> Iterator[memoryview]:
+    """Read to the end; each piece is valid until the next is asked for."""
+    memory = memoryview(bytearray(_CHUNK))
+    while count := source.readinto(memory):  # type: ignore[union-attr]
+        yield memory[:count]
 
 
 def copy_stream(source: BinaryIO, target: BinaryIO, progress: Callable[[int], None] | None = None) -> tuple[str, int]:
     """Copy to the end and return the SHA-256 (hexadecimal) and the number of bytes that went through."""
     digest = hashlib.sha256()
     size = 0
-    while piece := source.read(_CHUNK):
+    for piece in _pieces(source):
         digest.update(piece)
         target.write(piece)
         size += len(piece)
@@ -46,11 +57,43 @@ def copy_stream(source: BinaryIO, target: BinaryIO, progress: Callable[[int], No
 
 
 def write_private(target: Path, data: bytes) -> None:
-    """Put a file, readable by its owner only, in the place of any other of its name."""
-    with temporary_file(target.parent, 0o600) as (path, file):
-        file.write(data)
-        file.close()
-        path.replace(target)
+    """Put a file, readable by its owner only, in the place of any other of its name.
+
+    It goes where its folder goes that is renamed meanwhile.
+    """
+    with opened_folder(target.parent) as folder:
+        name = f"{TEMPORARY_PREFIX}{os.urandom(16).hex()}"
+        with new_file(folder, name) as descriptor:
+            with os.fdopen(descriptor, "wb", closefd=False) as file:
+                file.write(data)
+            os.replace(name, target.name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+@contextlib.contextmanager
+def opened_folder(folder: Path) -> Iterator[int]:
+    """The descriptor of a folder, which stays good when the folder is renamed."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def new_file(folder: int, name: str) -> Iterator[int]:
+    """The descriptor of a new file, readable by its owner only, in an open folder; gone again after an error."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(name, flags, 0o600, dir_fd=folder)
+    try:
+        try:
+            yield descriptor
+        finally:
+            # Within: NFS says here that a disk is full.
+            os.close(descriptor)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=folder)
+        raise
 
 
 @contextlib.contextmanager

@@ -40,8 +40,10 @@ class BlobStore(Protocol):
 
         What is stored under the name is replaced if `may_replace` says so, or if there is no `may_replace`;
         FileExistsError otherwise. A file that is there with the same `meta.upload` is this very one, stored before:
-        nothing is transferred and its URI returned. With `move` the source is gone when this returns, and untouched
-        when it raises. BlobCorruptError when the source is not what `meta` says.
+        nothing is transferred and its URI returned. `may_replace` may be asked several times, about what others store
+        meanwhile, and about a file whose upload another has begun and not ended (`object_claims`). With `move` the
+        source is gone when this returns, and untouched when it raises. BlobCorruptError when the source is not what
+        `meta` says.
         """
         ...
 

@@ -2,6 +2,7 @@
 
     staged/<number>-<n>     the bytes of one parcel: an image, a table, the private copy of a file
     staged/<number>.json    the manifest of a consignment: what its parcels are, and the record
+    staged/<number>.failed  the manifest of one that no store will take, whose parcels stay where they are
 
 Numbers grow in the order of the calls. A manifest is renamed into its place when all its parcels are whole, and is the
 last that is deleted: parcels without one are of a call that never returned. The record's identity is fixed here, so
@@ -10,6 +11,7 @@ that whoever delivers a consignment, and however often, tells of it as the same.
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
@@ -17,21 +19,38 @@ from pathlib import Path
 from typing import Any
 
 from otel_logger_exporters.blob_files import write_private
-from otel_logger_exporters.private_copy import remove_copy
+from otel_logger_exporters.private_copy import is_trusted_copy, remove_copy
 
-__all__ = ["UNLISTED", "Consignment", "Parcel", "consignments_in", "discard", "parcel_path", "sweep"]
+__all__ = [
+    "UNLISTED",
+    "Consignment",
+    "Parcel",
+    "consignments_in",
+    "discard",
+    "parcel_path",
+    "set_aside",
+    "sweep",
+    "unreadable_in",
+]
 
 UNLISTED = "-"
 
 _VERSION = 1
 _SUFFIX = ".json"
+_SET_ASIDE = ".failed"
+
+_SIZES = range(2**63)
+_STEPS = range(-(2**63), 2**63)
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_WORD = re.compile(r"[0-9A-Za-z]{1,64}")
+"""What becomes a part of a path in a store."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
     """One blob of a consignment: where its bytes are, and what is known of them.
 
-    `path` is relative to the folder of the manifest, or absolute. `sha256` is None while nobody has read it. `role` is
+    `path` is a name in the folder of the manifest, or absolute. `sha256` is None while nobody has read it. `role` is
     the attribute of the record that lists its URI; the main one's is empty, and `UNLISTED` has none.
     """
 
@@ -41,6 +60,16 @@ class Parcel:
     extension: str
     sha256: str | None = None
     role: str = ""
+
+    def _check(self) -> None:
+        for text in (self.media_type, self.role):
+            _expect(type(text) is str, text)
+        _expect(type(self.size) is int and self.size in _SIZES, self.size)
+        _expect(type(self.extension) is str and _WORD.fullmatch(self.extension), self.extension)
+        _expect(self.sha256 is None or (type(self.sha256) is str and _DIGEST.fullmatch(self.sha256)), self.sha256)
+        _expect(type(self.path) is str and b"\0" not in os.fsencode(self.path), self.path)
+        is_name = self.path not in ("", os.curdir, os.pardir) and os.path.basename(self.path) == self.path
+        _expect(os.path.isabs(self.path) or is_name, self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +111,10 @@ class Consignment:
 
     @classmethod
     def read(cls, path: Path) -> "Consignment":
-        """Read a manifest; ValueError when it is none, OSError when it is not there."""
+        """Read a manifest; ValueError when it is none, OSError when it cannot be read."""
         try:
             content = json.loads(path.read_bytes())
-            if content["version"] != _VERSION:
-                msg = f"version {content['version']!r}"
-                raise ValueError(msg)
+            _expect(content["version"] == _VERSION, content["version"])
             values = {field.name: content[field.name] for field in fields(cls)}
             parcels = tuple(Parcel(**parcel) for parcel in values.pop("parcels"))
             consignment = cls(**values, parcels=parcels)
@@ -98,16 +125,19 @@ class Consignment:
         return consignment
 
     def _check(self) -> None:
-        texts = [self.uid, self.name, self.event, self.body or "", self.store or ""]
-        numbers = [self.time_ns, self.step or 0, self.trace_id, self.span_id, self.trace_flags]
+        _expect(type(self.uid) is str and _WORD.fullmatch(self.uid), self.uid)
+        for text in (self.name, self.event, *(text for text in (self.body, self.store) if text is not None)):
+            _expect(type(text) is str, text)
+        self.event.encode()
+        for flag in (self.is_file, self.overwrite):
+            _expect(type(flag) is bool, flag)
+        _expect(self.step is None or (type(self.step) is int and self.step in _STEPS), self.step)
+        for number, bits in ((self.time_ns, 63), (self.trace_id, 128), (self.span_id, 64), (self.trace_flags, 8)):
+            _expect(type(number) is int and number in range(2**bits), number)
+        _expect(self.attributes is None or isinstance(self.attributes, dict), self.attributes)
+        _expect(len(self.parcels) == 1 if self.is_file else self.parcels, self.parcels)
         for parcel in self.parcels:
-            texts += [parcel.path, parcel.media_type, parcel.extension, parcel.sha256 or "", parcel.role]
-            numbers.append(parcel.size)
-        is_typed = all(type(text) is str for text in texts) and all(type(number) is int for number in numbers)
-        is_plain = self.uid.isalnum() and all(parcel.extension.isalnum() for parcel in self.parcels)
-        if not (is_typed and is_plain and self.parcels and isinstance(self.attributes, dict | None)):
-            msg = "a field is of another type"
-            raise TypeError(msg)
+            parcel._check()
 
 
 def parcel_path(manifest: Path, parcel: Parcel) -> Path:
@@ -116,30 +146,70 @@ def parcel_path(manifest: Path, parcel: Parcel) -> Path:
 
 
 def consignments_in(folder: Path) -> Iterator[tuple[Path, Consignment]]:
-    """The manifests in a folder with what they say, in the order of the calls; what is no manifest is passed over."""
-    try:
-        names = sorted(name for name in os.listdir(folder) if name.endswith(_SUFFIX) and not name.startswith("."))
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    for name in names:
-        # Another process may have delivered it meanwhile.
-        with suppress(ValueError, FileNotFoundError):
-            yield folder / name, Consignment.read(folder / name)
+    """The manifests in a folder with what they say, in the order of the calls; what is no manifest is passed over.
+
+    OSError where the folder is there and cannot be listed.
+    """
+    for path in _manifests(folder):
+        try:
+            consignment = Consignment.read(path)
+        except (ValueError, OSError):
+            # Another process may have delivered it meanwhile.
+            continue
+        yield path, consignment
+
+
+def unreadable_in(folder: Path) -> list[Path]:
+    """The manifests that cannot be read: of a later version, or damaged by a power failure; OSError as before."""
+    found = []
+    for path in _manifests(folder):
+        try:
+            Consignment.read(path)
+        except FileNotFoundError:
+            continue
+        except (ValueError, OSError):
+            found.append(path)
+    return found
 
 
 def discard(manifest: Path, consignment: Consignment) -> None:
     """Delete a consignment that is delivered, its manifest last; OSError if that cannot be."""
     for parcel in consignment.parcels:
-        remove_copy(parcel_path(manifest, parcel))
+        path = parcel_path(manifest, parcel)
+        # A manifest is data, and may name anything.
+        if is_trusted_copy(path, manifest.parent):
+            remove_copy(path)
     manifest.unlink(missing_ok=True)
+
+
+def set_aside(manifest: Path) -> None:
+    """Leave a consignment where it is, which nobody is to deliver any more; OSError if that cannot be."""
+    manifest.rename(manifest.with_suffix(_SET_ASIDE))
 
 
 def sweep(folder: Path) -> None:
     """Delete what belongs to no manifest, in a folder whose writer is dead, and the folder if nothing is left in it."""
-    named = {parcel.path for _, consignment in consignments_in(folder) for parcel in consignment.parcels}
     with suppress(FileNotFoundError, NotADirectoryError):
-        for entry in list(os.scandir(folder)):
-            if entry.name not in named and not entry.name.endswith(_SUFFIX) and entry.is_file(follow_symlinks=False):
+        entries = list(os.scandir(folder))
+        # By their numbers: a manifest that cannot be read keeps its parcels too.
+        numbers = {os.path.splitext(entry.name)[0] for entry in entries if entry.name.endswith((_SUFFIX, _SET_ASIDE))}
+        for entry in entries:
+            is_kept = entry.name.partition("-")[0] in numbers or os.path.splitext(entry.name)[0] in numbers
+            if not is_kept and entry.is_file(follow_symlinks=False):
                 os.unlink(entry.path)
         with suppress(OSError):
             folder.rmdir()
+
+
+def _manifests(folder: Path) -> list[Path]:
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [folder / name for name in sorted(names) if name.endswith(_SUFFIX) and not name.startswith(".")]
+
+
+def _expect(is_right: object, value: object) -> None:
+    if not is_right:
+        msg = f"{value!r:.100}"
+        raise TypeError(msg)

@@ -27,6 +27,7 @@ from otel_logger_exporters.blob_files import (
     copy_stream,
     locked,
     make_private_folder,
+    sha256_file,
     temporary_file,
     write_private,
 )
@@ -169,14 +170,14 @@ class FileBlobStore:
         may_replace: Callable[[BlobMeta], bool] | None,
         move: bool,
     ) -> str:
-        is_there = self._is_there(name, target, sidecar, meta, may_replace)
+        is_there = self._is_there(name, source, target, sidecar, meta, may_replace)
         if not is_there:
             _regular(name, source)
             self._make_folder(name, target.parent)
             with self._ready(name, source, target.parent, meta, move) as ready:
                 self._make_folder(name, sidecar.parent)
                 with locked(self.root / ".lock"):
-                    is_there = self._is_there(name, target, sidecar, meta, may_replace)
+                    is_there = self._is_there(name, source, target, sidecar, meta, may_replace)
                     if not is_there:
                         previous = self._previous(name, target, sidecar)
                         write_private(sidecar, encode_sidecar(meta, previous[:_PREVIOUS_KEPT]))
@@ -200,7 +201,13 @@ class FileBlobStore:
             yield path
 
     def _is_there(
-        self, name: str, target: Path, sidecar: Path, meta: BlobMeta, may_replace: Callable[[BlobMeta], bool] | None
+        self,
+        name: str,
+        source: Path,
+        target: Path,
+        sidecar: Path,
+        meta: BlobMeta,
+        may_replace: Callable[[BlobMeta], bool] | None,
     ) -> bool:
         """Tell whether this very upload is stored already; FileExistsError where another is that has to stay."""
         if target.is_dir():
@@ -208,13 +215,17 @@ class FileBlobStore:
             raise IsADirectoryError(errno.EISDIR, msg)
         if not target.is_file():
             return False
-        try:
-            known = _of_size(self._known(name, sidecar), target.stat().st_size, name)
-        except BlobCorruptError:
-            # What is unreadable must not forbid the cure.
-            known = _of_size([], target.stat().st_size, name)
+        size = target.stat().st_size
+        # What is unreadable must not forbid the cure.
+        remembered = self._previous(name, target, sidecar)
+        known = _of_size(remembered, size, name)
         if known.upload and known.upload == meta.upload:
-            return True
+            # Who put it may have died before the file came after its sidecar: of one size, the digest tells. Not where
+            # the source was moved here.
+            if not source.exists() or sha256_file(target) == known.sha256:
+                return True
+            others = [one for one in remembered if one.size == size and one.sha256 != known.sha256]
+            known = _of_size(others, size, name)
         if may_replace is not None and not may_replace(known):
             msg = f"{name!r} is already in the blob store {self.uri}; pass overwrite=True to replace it"
             raise FileExistsError(errno.EEXIST, msg)

@@ -34,8 +34,8 @@ class Stats:
     it (kept in the folder `rejected/` where a whole record was refused), `waiting` is on disk to be sent. A signal
     that is kept locally has all of it in `kept`. `dropped` counts by reason what was lost; `adjusted` what was recorded
     otherwise than given (`overflow`, `step`), by way of memory because no file was ready (`memory`), or by setting not
-    at all (`excluded`); `coalesced` values that shared a series and millisecond with a later one when sent; `blobs` what
-    became of images, tables and files.
+    at all (`excluded`); `coalesced` values that shared a series and millisecond with a later one when sent; `blobs`
+    says what became of images, tables and files.
 
     `bytes_on_disk` are the bytes of journals and refused requests in the writer's folder, `oldest` is the age in
     seconds of what has waited longest, None when nothing waits: both as of about a second ago. `last_error` is the last
@@ -50,7 +50,7 @@ class Stats:
     dropped: Mapping[str, int] = field(default_factory=dict)
     adjusted: Mapping[str, int] = field(default_factory=dict)
     coalesced: int = 0
-    blobs: BlobStats = BlobStats()
+    blobs: BlobStats = field(default_factory=BlobStats)
     bytes_on_disk: int = 0
     oldest: float | None = None
     last_error: str | None = None

@@ -5,6 +5,7 @@ of the file to come. It is deleted when the file is stored. One that is left beh
 clock, if nothing has been stored under the name by then.
 """
 
+import contextlib
 import errno
 import os
 from collections.abc import Callable
@@ -65,10 +66,14 @@ class ObjectClaims:
             self._refuse(name, claim, may_replace)
 
     def drop(self, name: str, meta: BlobMeta) -> None:
-        """Give up the claim of an upload, if it has one."""
-        claim = self._client.look(_path(name))
-        if claim is not None and self._is_ours(claim, meta):
-            self._client.delete(_path(name))
+        """Give up the claim of an upload, if it has one and the store lets it.
+
+        One that stays keeps nobody from a name under which something is stored, and ends after a day.
+        """
+        with contextlib.suppress(OSError):
+            claim = self._client.look(_path(name))
+            if claim is not None and self._is_ours(claim, meta):
+                self._client.delete(_path(name))
 
     def _is_ours(self, claim: StoredObject, meta: BlobMeta) -> bool:
         return bool(meta.upload) and self._decode(claim, meta.name).upload == meta.upload
@@ -84,7 +89,8 @@ class ObjectClaims:
         try:
             stored = self._client.look(path)
         finally:
-            self._client.delete(path)
+            with contextlib.suppress(OSError):  # not everybody may delete
+                self._client.delete(path)
         if stored is None:
             msg = f"{self._uri(path)} was deleted by somebody else"
             raise BlobUnavailableError(errno.EIO, msg)

@@ -42,12 +42,15 @@ _FORBIDDEN = re.compile(
     "AccessDenied|AccountIsDisabled|AllAccessDisabled|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken"
     "|InvalidToken|InvalidClientTokenId|TokenRefreshRequired|AuthorizationHeaderMalformed|AuthenticationFailed"
     "|InvalidAuthenticationInfo|AuthorizationFailure|RequestTimeTooSkewed|PermanentRedirect|IllegalLocationConstraint"
-    "|redirect without LOCATION|MethodNotAllowed"
+    "|redirect without LOCATION|MethodNotAllowed|XAdminUserNotFound"
     # There are no credentials: obstore has asked the machine it runs on, as the last thing it knows.
     "|Missing(SecretAccessKey|AccessKeyId|AccessKey|Account)|169\\.254\\.|metadata\\.google"
 )
 # A store that is full says so with many statuses, some of which mean a refusal elsewhere.
 _FULL = re.compile("QuotaExceeded|StorageFull|InsufficientStorage|OutOfCapacity|status code: 507", re.IGNORECASE)
+# Stores over a file system, where a name cannot be a file and a folder; their status is that of a failed condition.
+_IS_FOLDER = re.compile("ExistingObjectIsDirectory|XMinioObjectExistsAsDirectory")
+_IN_FILE = re.compile("ObjectParentIsFile|XMinioParentIsObject")
 _NO_CONDITIONS = re.compile("status code: 501|NotImplemented", re.IGNORECASE)
 
 _MEND_TRUST = "set AWS_CA_BUNDLE (for s3) or SSL_CERT_FILE to the PEM file of the authority that signed its certificate"
@@ -104,6 +107,10 @@ def _told(error: Exception, what: str, scheme: str, is_conditional: bool) -> OSE
         return error
     if _FULL.search(text):
         return BlobUnavailableError(errno.ENOSPC, f"{line}; the store is full")
+    if _IS_FOLDER.search(text):
+        return IsADirectoryError(errno.EISDIR, f"{line}; it is a folder of other files there: choose another name")
+    if _IN_FILE.search(text):
+        return NotADirectoryError(errno.ENOTDIR, f"{line}; a part of its path is a file there: choose another name")
     if kind in ("AlreadyExistsError", "PreconditionError"):
         return ObjectChangedError(errno.EEXIST, line)
     if is_conditional and (kind == "NotSupportedError" or _NO_CONDITIONS.search(text)):

@@ -84,6 +84,8 @@ class ObjectBlobStore:
         """Store a local file as `sha256/<2 hex>/<hex>.<extension>`; see `BlobStore`."""
         source = Path(source_path)
         path = f"sha256/{meta.sha256[:2]}/{meta.sha256}.{extension}"
+        if not source.exists() and self._has(path, meta.size):
+            return self._done(path, source, move)
         if meta.size <= SMALL_BYTES:
             data, attributes = _content(source, meta), self._encoded(meta)
             try:
@@ -153,11 +155,12 @@ class ObjectBlobStore:
     def _put_small(
         self, name: str, path: str, source: Path, meta: BlobMeta, may_replace: Callable[[BlobMeta], bool] | None
     ) -> None:
-        data, attributes = _content(source, meta), self._encoded(meta)
         for _ in range(_ATTEMPTS):
+            # First: of an upload that was stored before, the source may be gone.
             is_there, stored = self._decide(name, path, meta, may_replace)
             if is_there:
                 return
+            data, attributes = _content(source, meta), self._encoded(meta)
             if may_replace is None:
                 self._client.put(path, data, attributes)
                 return

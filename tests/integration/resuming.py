@@ -22,18 +22,22 @@ import torch
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from composer.loggers import LoggerDestination
+from composer.utils.collect_env import get_cpu_model
 from tiny import BATCHES, tiny_trainer
 
 from otel_logger.composer import OTelLogger
 
-__all__ = ["END", "EPOCHS", "EVERY", "FOLDER", "LATEST", "RUN_NAME", "Attempt"]
+__all__ = ["BATCHES_IN_ALL", "EVERY", "LATEST", "REACH", "RUN_NAME", "Attempt"]
 
 RUN_NAME = "tiny"
 EPOCHS = 8
 EVERY = 2
 """Batches from one checkpoint to the next."""
 
-END = EPOCHS * BATCHES
+BATCHES_IN_ALL = EPOCHS * BATCHES
+
+REACH = 3 * EVERY
+"""Batches that a doomed process trains at most."""
 
 FOLDER = "checkpoints/{run_name}"
 LATEST = f"checkpoints/{RUN_NAME}/latest-rank0.pt"
@@ -43,16 +47,16 @@ LATEST = f"checkpoints/{RUN_NAME}/latest-rank0.pt"
 class Attempt:
     """How a process trains: in which folder, with which environment, and what it waits for.
 
-    It goes on from the newest checkpoint that its logger has (`autoresume`), or from that which a logger of no trainer
-    has under the name `load_path`. Before the checkpoint of batch `hold_at` it waits for the test to open the FIFO
-    `word`, and after `halt_after` more uploads, or else before its last batch, for its death, if it `is_doomed`.
+    It goes on from the newest checkpoint that its logger has (`autoresume`), or from that which another logger, of no
+    trainer, has under the name `load_path`. One that `is_doomed` trains at most `REACH` batches and waits for its death.
+    With `halt_after` it waits before its first checkpoint for the FIFO `word` to be opened, and for its death when it
+    has uploaded so many files.
     """
 
     folder: str
     environ: dict[str, str] = field(default_factory=dict)
     load_path: str | None = None
     is_doomed: bool = False
-    hold_at: int | None = None
     halt_after: int | None = None
 
     @property
@@ -76,7 +80,8 @@ class Notes(LoggerDestination):
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
         self._file = os.open(attempt.notes, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        self._left = -1
+        self._loaded = 0
+        self._left = attempt.halt_after or -1
 
     def note(self, *words: object) -> None:
         """Write a line, in one piece: it is there when this returns, whatever becomes of the process."""
@@ -84,21 +89,21 @@ class Notes(LoggerDestination):
 
     def after_load(self, state: Any, logger: Any) -> None:
         """Note where the training goes on."""
-        self.note("loaded", state.timestamp.batch.value)
+        self._loaded = state.timestamp.batch.value
+        self.note("loaded", self._loaded)
 
     def batch_start(self, state: Any, logger: Any) -> None:
-        """Wait for death, before the end of the training would come."""
-        if self._attempt.is_doomed and state.timestamp.batch.value == END - 1:
+        """Wait for death, if it has not come yet."""
+        if self._attempt.is_doomed and state.timestamp.batch.value == self._loaded + REACH:
             self._halt()
 
     def batch_end(self, state: Any, logger: Any) -> None:
         """Note the loss, and wait for the word."""
         batch = state.timestamp.batch.value
         self.note("batch", batch, digest(state.loss))
-        if batch == self._attempt.hold_at:
+        if self._attempt.halt_after and batch == self._loaded + EVERY:
             self.note("holds")
             self._attempt.word.read_bytes()
-            self._left = self._attempt.halt_after or -1
 
     def upload_file(self, state: Any, remote_file_name: str, file_path: Path, *, overwrite: bool = False) -> None:
         """Note that the logger has taken a file."""
@@ -145,6 +150,8 @@ def train(attempt: Attempt) -> None:
 
 def main() -> None:
     """Carry out attempts, one after the other, in children."""
+    # Asked by each checkpoint; for a second and a half by the first of a process.
+    get_cpu_model()
     for line in sys.stdin:
         attempt = Attempt(**json.loads(line))
         child = os.fork()

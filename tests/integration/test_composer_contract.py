@@ -28,6 +28,8 @@ import numpy as np
 import torch
 from composer import Callback, Trainer
 from composer.callbacks import (
+    CheckpointSaver,
+    ExportForInferenceCallback,
     ImageVisualizer,
     LRMonitor,
     OptimizerMonitor,
@@ -445,6 +447,46 @@ def test_callbacks_and_loggers_of_composer_log_all_they_have() -> None:
     assert {"stored"} == set(run.blobs["outcome"])
     assert any(key.startswith("model") for key in run.hyperparameters["key"]), "auto_log_hparams"
     assert log.stats().is_complete
+
+
+def test_an_exported_model_is_stored_from_a_folder_that_vanishes() -> None:
+    """Composer exports into a temporary folder and deletes that at once; what is stored is the model that was trained."""
+    log = OTelLogger()
+    inputs, targets = tiny_data()[:8]
+    exported = ExportForInferenceCallback("torchscript", "exports/model.pt", sample_input=(inputs, targets))
+    trainer = finish(tiny_trainer([log], callbacks=[exported]))
+
+    log.download_file("exports/model.pt", "model.pt", progress_bar=False)
+
+    with torch.no_grad():
+        expected = trainer.state.model.eval()((inputs, targets))
+        assert torch.equal(expected, torch.jit.load("model.pt")((inputs, targets)))
+    (blob,) = read_run(only_run()).blobs
+    assert ("exports/model.pt", names.OUTCOME_STORED) == (blob["name"], blob["outcome"])
+    assert not Path("exports").exists(), "nowhere else"
+
+
+def test_what_a_symbolic_link_points_to_is_stored() -> None:
+    """Composer's own `latest` checkpoint is a link: uploaded, it is the file of that moment, wherever it points later."""
+
+    class Linking(Callback):
+        def batch_checkpoint(self, state: Any, logger: Any) -> None:
+            batch = state.timestamp.batch.value
+            logger.upload_file(f"copies/{batch}.pt", Path("checkpoints/tiny/latest-rank0.pt"))
+            logger.upload_file("copies/latest.pt", "checkpoints/tiny/latest-rank0.pt", overwrite=True)
+
+    log = OTelLogger()
+    saver = CheckpointSaver("checkpoints/{run_name}", save_interval="1ba", num_checkpoints_to_keep=1)
+    finish(tiny_trainer([log], callbacks=[saver, Linking()]))
+
+    link = Path("checkpoints/tiny/latest-rank0.pt")
+    assert link.is_symlink()
+    for batch, name in (*((batch, f"copies/{batch}.pt") for batch in range(1, BATCHES + 1)), (BATCHES, "copies/latest.pt")):
+        log.download_file(name, "copy.pt", overwrite=True, progress_bar=False)
+        assert not Path("copy.pt").is_symlink()
+        saved = torch.load("copy.pt", weights_only=False)["state"]["timestamp"]["Timestamp"]["batch"]
+        assert batch == saved, name
+    assert link.read_bytes() == Path("copy.pt").read_bytes()
 
 
 def test_numbers_in_tensors_are_numbers_and_the_rest_is_a_record() -> None:

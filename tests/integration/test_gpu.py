@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from otel_logger import OTelLogger, read_run
+from otel_logger.held_images import hold_images
 
 torch = pytest.importorskip("torch", reason="torch is not installed: `make test-gpu` installs it")
 
@@ -56,6 +57,37 @@ def test_images_on_the_device_are_stored_without_a_wait(tmp_path: Path, no_waiti
     blobs = read_run(log.run_dir).blobs
     assert ["image"] * 4 == blobs["kind"]
     assert 1 == len(set(blobs["digest"]))
+
+
+@pytest.mark.parametrize(
+    "form", ["mask", "list of masks", "images among the host's", "bfloat16", "channels last", "graph"]
+)
+def test_masks_and_mixed_images_on_the_device_are_taken_without_a_wait(form: str, no_waiting: None) -> None:
+    """Wherever the parts of a call are, all are of the moment of the call."""
+    image = torch.arange(48.0, device="cuda").reshape(3, 4, 4)
+    labels = torch.arange(16, device="cuda").reshape(4, 4) * 9000
+    host = torch.zeros(3, 4, 4)
+    images, masks = {
+        "mask": (host, {"m": labels}),
+        "list of masks": ([host, host], {"m": [labels, host[0]]}),
+        "images among the host's": ([image, host], None),
+        "bfloat16": (image.bfloat16(), {"m": labels[None]}),
+        "channels last": (image[None].to(memory_format=torch.channels_last), None),
+        "graph": (image.clone().requires_grad_() * 1, {"m": labels}),
+    }[form]
+    held = hold_images(images, masks)
+    image.fill_(1.0)
+    labels.fill_(1)
+    torch.cuda.set_sync_debug_mode("default")
+
+    assert held is not None
+    taking = held.take()
+    assert [] == taking.faults
+    first = taking.images[0]
+    if form not in ("mask", "list of masks"):
+        assert torch.arange(48.0).reshape(3, 4, 4).permute(1, 2, 0).tolist() == first.pixels.tolist()
+    if masks is not None:
+        assert (torch.arange(16).reshape(4, 4) * 9000).tolist() == first.masks["m"].tolist()
 
 
 def test_hyperparameters_on_the_device_are_described_without_a_wait(tmp_path: Path, no_waiting: None) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from otel_logger.announce import announce, destinations, outcome, shown
+from otel_logger_exporters.blob_counts import BlobStats
 from otel_logger_exporters.ledger import Stats
 from otel_logger_exporters.routes import routes_from_environ
 
@@ -71,8 +72,17 @@ def stats(**fields):
         ({}, "nothing was recorded"),
         ({"kept": NOTHING | {"metrics": 5}}, "5 values kept in d"),
         (
-            {"delivered": {"metrics": 5, "logs": 2, "traces": 1}, "blobs": 3},
+            {"delivered": {"metrics": 5, "logs": 2, "traces": 1}, "blobs": BlobStats(stored=3)},
             "delivered 5 values, 2 log records, 1 span; 3 blobs stored",
+        ),
+        (
+            {"blobs": BlobStats(stored=1, failed=2, waiting=1)},
+            "1 blob stored; 2 blobs not stored; 1 blob waits for the blob store; send with "
+            "`otel-logger sync 'otel_logs/a run'`",
+        ),
+        (
+            {"blobs": BlobStats(waiting=2)},
+            "2 blobs wait for the blob store; send with `otel-logger sync 'otel_logs/a run'`",
         ),
         (
             {"delivered": NOTHING | {"logs": 1}, "waiting": NOTHING | {"metrics": 7}},

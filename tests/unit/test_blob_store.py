@@ -350,6 +350,16 @@ def test_the_same_upload_is_stored_once(store: FileBlobStore, tmp_path: Path) ->
     assert not (tmp_path / "source").exists()
 
 
+def test_an_upload_whose_file_did_not_follow_its_sidecar_is_stored(store: FileBlobStore, tmp_path: Path) -> None:
+    """Who died between the two did not store it, also where what it was to replace has its size."""
+    put(store, "latest", b"ep0", upload="u1")
+    put(store, "latest", b"ep1", upload="u2")
+    (store.root / "files/latest").write_bytes(b"ep0")
+    put(store, "latest", b"ep1", lambda known: known.upload == "u1", move=True, upload="u2")
+    assert meta_of(b"ep1", "latest", upload="u2") == store.copy_to("latest", tmp_path / "out")
+    assert not (tmp_path / "source").exists()
+
+
 def test_a_conflict_is_kept_beside(store: FileBlobStore, tmp_path: Path) -> None:
     """What could not be stored under its name is kept by its upload, with a sidecar, and the name keeps what it has."""
     put(store, "a/x", b"1")

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -230,7 +231,7 @@ def test_a_number_that_was_deleted_is_not_given_again(tmp_path: Path) -> None:
     folder = die(tmp_path)
     (folder / "logs.ack").write_text("7 64\n")
     event = encode_event(Event("x", START), SCOPE)
-    add_postscript(folder, Signal.LOGS, event, None, writer=bytes(16), time_ns=START)
+    add_postscript(folder, Signal.LOGS, [event], None, writer=bytes(16), time_ns=START)
     assert "logs-00000008.seg" == files(folder, Signal.LOGS)[-1].name
     assert 1 == JournalReader(folder, Signal.LOGS).next_batch(10).items
 
@@ -306,7 +307,7 @@ def test_all_deaths_are_told_before_the_first_waits_for_its_endpoint(tmp_path: P
     own.mkdir()
     replace(WRITER, attempt=3, started_ns=START + 3).write(own)
     launch = read_launch({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_LOGGER_DIR": str(tmp_path)}, None)
-    adopter = Adopter(launch, SystemClock(), logging.getLogger("otel_logger"))
+    adopter = Adopter(launch, SystemClock(), logging.getLogger("otel_logger"), lambda key: nullcontext())
     adopter.start(run, own)
     # It stops where it would wait.
     adopter.finish(5)

@@ -248,6 +248,7 @@ def test_nothing_that_a_class_does_gets_out() -> None:
     """Objects that raise wherever they are touched are an error in the place of an image."""
     for images in (Hostile(), [Hostile()], Unreadable([GRAY, GRAY])):
         assert 1 == len(errors(take_images(images, {"mask": Hostile()}).images))
+    np.testing.assert_array_equal(GRAY, take_images([Hostile(), GRAY]).images[1].pixels)
     assert ["cannot be read (OSError: gone)"] == errors(take_images(Unreadable([GRAY, GRAY])).images)
 
 

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from otel_logger_exporters.blob_counts import BlobStats
 from otel_logger_exporters.ledger import Ledger, warn
 from otel_logger_exporters.signals import Signal
 
@@ -115,12 +116,29 @@ def test_adjustments_and_others_are_no_losses(ledger, caplog):
     ledger.adjust("excluded", 2)
     ledger.adjust("overflow", 1, "An int was too large")
     ledger.coalesce(4)
-    ledger.store()
-    ledger.store(2)
+    ledger.blobs.stage("a", 10)
+    ledger.blobs.store("a")
+    ledger.blobs.retry()
     stats = ledger.stats(frozenset())
-    assert ({"excluded": 2, "overflow": 1}, 4, 3) == (stats.adjusted, stats.coalesced, stats.blobs)
+    assert ({"excluded": 2, "overflow": 1}, 4) == (stats.adjusted, stats.coalesced)
+    assert BlobStats(stored=1, bytes_stored=10, retries=1) == stats.blobs
     assert stats.is_complete
     assert ["An int was too large"] == caplog.messages
+
+
+def test_blobs_that_wait_or_fail_leave_a_run_incomplete(ledger, clock):
+    """Each is counted with its bytes until it is stored or given up, the age is that of the oldest."""
+    ledger.blobs.stage("a", 10)
+    clock.now += 5
+    ledger.blobs.stage("b", 7)
+    ledger.blobs.stage("b", 8)
+    assert BlobStats(waiting=2, bytes_waiting=18, oldest=5.0) == ledger.stats(frozenset()).blobs
+    assert not ledger.stats(frozenset()).is_complete
+    ledger.blobs.store("a")
+    ledger.blobs.fail("b")
+    ledger.blobs.fail()
+    assert BlobStats(stored=1, failed=2, bytes_stored=10) == ledger.stats(frozenset()).blobs
+    assert not ledger.stats(frozenset()).is_complete
 
 
 def test_warnings_come_once_a_minute_for_each_kind(ledger, clock, caplog):

@@ -6,11 +6,13 @@ import hashlib
 import itertools
 import os
 import re
+import ssl
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import obstore.exceptions
@@ -40,6 +42,7 @@ from otel_logger_exporters.object_errors import (
 )
 from otel_logger_exporters.object_meta import encode_attributes
 from otel_logger_exporters.object_options import VARIABLES
+from tests.certificates import make_pair
 from tests.moto_server import MotoServer
 
 NAMES = ("a/b.pt", "../up/x y.pt", "#?%&+=.txt", "ü/日本.png", "n" * 3000, "", "a\udc80\n\\b", "/lead", "~x")
@@ -322,6 +325,22 @@ def test_a_source_that_is_refused_leaves_no_claim(tmp_path: Path, large: bytes) 
     with pytest.raises(FileNotFoundError):
         store.put_file("x", tmp_path / "nothing", meta_of(large), may_replace=never)
     assert (None, None) == (store.meta("x"), claim_of(store))
+
+
+def test_who_may_not_delete_stores_large_files_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, put: Callable[..., str], large: bytes
+) -> None:
+    """A claim that cannot be deleted stays, and keeps neither its own upload nor the next attempt's from the name."""
+
+    def refuse(self: ObjectClient, path: str) -> None:
+        raise BlobForbiddenError(errno.EACCES, "AccessDenied")
+
+    monkeypatch.setattr(ObjectClient, "delete", refuse)
+    store = memory()
+    put(store, "x", large, never)
+    put(store, "x", large[1:], of_earlier_attempt, upload="u2", attempt=2)
+    assert meta_of(large[1:], upload="u2", attempt=2) == store.meta("x")
+    assert claim_of(store) is not None
 
 
 class FakeClient:
@@ -622,6 +641,42 @@ def test_a_certificate_that_nobody_trusts_is_named(tmp_path: Path) -> None:
         translated("cannot store x", "s3"),
     ):
         raise obstore.exceptions.GenericError(text)
+
+
+class Nothing(BaseHTTPRequestHandler):
+    """A store with nothing in it."""
+
+    def do_GET(self) -> None:
+        """Answer that there is no such object."""
+        self.send_response(404)
+        self.end_headers()
+        self.wfile.write(b"<Error><Code>NoSuchKey</Code></Error>" if self.command == "GET" else b"")
+
+    do_HEAD = do_GET
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_a_store_with_a_certificate_of_one_s_own_authority_is_trusted(tmp_path: Path) -> None:
+    """AWS_CA_BUNDLE names the authorities that are trusted besides those of the system."""
+    authority = make_pair(tmp_path, "authority", "DNS:authority")
+    pair = make_pair(tmp_path, "server", "IP:127.0.0.1", issuer=authority)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.certificate, pair.key)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Nothing) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        environ = {
+            "AWS_ACCESS_KEY_ID": "a",
+            "AWS_SECRET_ACCESS_KEY": "b",
+            "AWS_ENDPOINT_URL": f"https://127.0.0.1:{server.server_port}",
+            "AWS_CA_BUNDLE": str(authority.certificate),
+        }
+        assert open_blob_store("s3://bucket", environ).meta("x") is None
+        server.shutdown()
+        thread.join()
 
 
 FORK = """

@@ -33,6 +33,9 @@ GOOD = {
     "OTEL_LOGGER_SHUTDOWN_TIMEOUT": ("0", "shutdown_timeout", 0),
     "OTEL_LOGGER_JOURNAL_MAX_BYTES": ("1048576", "journal_max_bytes", 2**20),
     "OTEL_LOGGER_MIN_FREE_BYTES": ("0", "min_free_bytes", 0),
+    "OTEL_LOGGER_STAGE_MAX_BYTES": ("1048576", "stage_max_bytes", 2**20),
+    "OTEL_LOGGER_IMAGE_FORMAT": ("WebP", "image_format", "webp"),
+    "OTEL_LOGGER_TABLE_FORMAT": ("Parquet", "table_format", "parquet"),
     "OTEL_LOGGER_PROGRAM_LOGS": ("INFO", "program_logs", "info"),
     "OTEL_LOGGER_SIGNALS": ("Off", "signals", "off"),
     "OTEL_LOGGER_BLOB_STORE": ("file:///blobs", "blob_store", "file:///blobs"),
@@ -83,6 +86,11 @@ BAD = {
         (bad, f"give whole bytes, from 1048576 to {2**62}") for bad in ("1GiB", "1048575", "1e9")
     ],
     "OTEL_LOGGER_MIN_FREE_BYTES": [(bad, f"give whole bytes, from 0 to {2**62}") for bad in ("-1", "5%")],
+    "OTEL_LOGGER_STAGE_MAX_BYTES": [
+        (bad, f"give whole bytes, from 1048576 to {2**62}") for bad in ("0", "1048575", "64G", "-1")
+    ],
+    "OTEL_LOGGER_IMAGE_FORMAT": [("jpeg", "give png or webp")],
+    "OTEL_LOGGER_TABLE_FORMAT": [("csv", "give jsonl or parquet")],
     "OTEL_LOGGER_PROGRAM_LOGS": [("on", "give off or debug or info or warning or error")],
     "OTEL_LOGGER_SIGNALS": [("SIGTERM", "give on or off")],
     "OTEL_LOGGER_DIR": [("~nobody-of-this-name/x", "there is no such home folder, write the whole path")],
