@@ -66,7 +66,7 @@ class Bench:
         self._size: int = options.mib * 2**20
         self._file = folder / "file.bin"
         self._stack = stack
-        self._workers: dict[str, Worker] = {}
+        self.workers: dict[str, Worker] = {}
         self.targets: list[Target] = []
 
     def open(self) -> None:
@@ -80,11 +80,11 @@ class Bench:
             rows = WANDB_ROWS if library == "W&B" else self._options.rows
             given = {"uri": f"{server.url}/{prefix}", "bucket": str(server.bucket), "file": str(self._file)}
             worker = Worker(library, self._folder / prefix, {**given, "rows": str(rows)})
-            self._workers[library] = self._stack.enter_context(worker)
+            self.workers[library] = self._stack.enter_context(worker)
 
     def calls(self, what: str, title: str) -> list[list[str]]:
         """Return rows of the table of calls: those of one kind, by all libraries that have it."""
-        able = {name: worker for name, worker in self._workers.items() if what in worker.can and name != OURS_S3}
+        able = {name: worker for name, worker in self.workers.items() if what in worker.can and name != OURS_S3}
         times: dict[str, list[float]] = {name: [] for name in able}
         work: dict[str, list[float]] = {name: [] for name in able}
         for number in range(-WARM_UP, self._options.rounds):
@@ -111,7 +111,7 @@ class Bench:
 
     def files(self) -> str:
         """Return the table of files."""
-        able = {name: worker for name, worker in self._workers.items() if "upload" in worker.can}
+        able = {name: worker for name, worker in self.workers.items() if "upload" in worker.can}
         copy = "shutil.copyfile"
         seconds: dict[str, list[float]] = {name: [] for name in (copy, *able)}
         stored: dict[str, list[float]] = {name: [] for name in able}
@@ -124,7 +124,6 @@ class Bench:
             # Each is once the first of a round.
             turn = number % len(order)
             for name in order[turn:] + order[:turn]:
-                os.sync()
                 if name == copy:
                     seconds[copy].append(self._copy())
                     continue
@@ -157,7 +156,7 @@ class Bench:
         found: dict[tuple[str, str], list[Stall]] = {}
         for _ in range(self._options.large_rounds):
             for load, what in (("images", "images"), ("table", "table"), ("file", "upload")):
-                for name, worker in self._workers.items():
+                for name, worker in self.workers.items():
                     if what not in worker.can or (name == OURS_S3 and load != "file"):
                         continue
                     found.setdefault((load, name), []).append(Stall(**worker.ask(do="stall", load=load)))

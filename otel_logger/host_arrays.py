@@ -155,12 +155,13 @@ def _item(values: Sequence[object], index: int) -> object:
         return described("cannot be read", error)
 
 
-def _depth(items: Sequence[object]) -> int:
+def _depth(items: Sequence[Any]) -> int:
     """Return how deeply numbers are nested, or a depth beyond any array when the first thing inside is none."""
+    # By their types: an object of the caller's may raise when it is asked for its class.
     depth, first = 1, items[0]
-    while isinstance(first, (list, tuple)) and first and depth < 4:
+    while issubclass(type(first), (list, tuple)) and first and depth < 4:
         depth, first = depth + 1, first[0]
-    return depth if isinstance(first, (Number, np.generic)) else 99
+    return depth if issubclass(type(first), (Number, np.generic)) else 99
 
 
 def _host_array(value: Any) -> HostArray:

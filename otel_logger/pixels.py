@@ -61,7 +61,7 @@ def to_pixels(image: Array) -> Pixels:
             np.copyto(pixels, image, casting="unsafe")
             return pixels
         for rows in bands(image):
-            pixels[rows] = _scaled(image[rows].astype(work), low, high, image.dtype.kind == "f", is_finite)
+            pixels[rows] = _scaled(image[rows].astype(work), low, high, is_finite)
     return pixels
 
 
@@ -96,7 +96,7 @@ def _extremes(image: Array, work: type) -> tuple[np.floating, np.floating, bool]
     return low, high, is_finite
 
 
-def _scaled(values: Array, low: np.floating, high: np.floating, is_float: bool, is_finite: bool) -> Array:
+def _scaled(values: Array, low: np.floating, high: np.floating, is_finite: bool) -> Array:
     """Return a band of floats as values from 0 to 255; it is overwritten."""
     if low > high:
         return np.zeros_like(values)
@@ -112,7 +112,7 @@ def _scaled(values: Array, low: np.floating, high: np.floating, is_float: bool, 
             values -= low / 2
             values /= span
             values *= 255
-    elif is_float and high <= 1:
+    elif high <= 1:
         values *= 255
     if missing is not None:
         values[missing] = 0

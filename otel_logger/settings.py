@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from otel_logger.table_formats import PARQUET, TABLE_FORMATS, require_parquet
 from otel_logger_exporters.blob_url import parse_blob_store
 from otel_logger_exporters.envvars import read_choice, read_int, read_list, read_path, read_text
 from otel_logger_exporters.errors import ConfigurationError
@@ -23,7 +24,7 @@ CHOICES = {
     "signals": ("on", "off"),
     "program_logs": ("off", "debug", "info", "warning", "error"),
     "image_format": ("png", "webp"),
-    "table_format": ("jsonl", "parquet"),
+    "table_format": TABLE_FORMATS,
 }
 
 NUMBERS = {
@@ -153,6 +154,8 @@ class Settings:
             if type(value) is not int or not least <= value <= greatest:
                 msg = f"Settings({field}={value!r}): give a whole number of {unit} from {least} to {greatest}"
                 raise ConfigurationError(msg)
+        if self.table_format == PARQUET:
+            require_parquet(f"{variable('table_format')}={PARQUET!r}")
         if self.blob_store is not None:
             parse_blob_store(self.blob_store)
         if self.scrape_auth is not None and not all(self.scrape_auth.partition(":")):

@@ -109,7 +109,10 @@ class CellCopies:
         return dict(zip(keys, [self.cell(cell, within) for cell in value.values()], strict=True))
 
     def _set(self, value: Any, within: tuple[int, ...]) -> object:
-        return tuple(sorted((self.cell(cell, within) for cell in value), key=json_text))
+        on_device = len(self._device)
+        cells = [self.cell(cell, within) for cell in value]
+        # To sort tensors their device would have to be waited for.
+        return tuple(sorted(cells, key=json_text) if len(self._device) == on_device else cells)
 
     def _object(self, value: Any, within: tuple[int, ...]) -> object:
         fields = fields_of(value)

@@ -8,11 +8,6 @@ from otel_logger.staging import Content
 
 __all__ = ["log_table"]
 
-_CELL = 64
-"""Bytes that a cell is taken for: a table is small beside images, and counting its bytes would cost what copying it
-does."""
-
-
 def log_table(deposits: Deposits, columns: Any, rows: Any, name: str, step: int | None) -> None:
     """Copy a table now, and store it in the background. Never raises."""
     from otel_logger.tables import snapshot_table
@@ -23,8 +18,7 @@ def log_table(deposits: Deposits, columns: Any, rows: Any, name: str, step: int 
     except Exception as error:
         deposits.lose("table", 1, f"Table {name!r} is lost: {error}")
         return
-    size = _CELL * len(table.rows) * max(1, len(table.columns))
-    if not deposits.bench.put(lambda: _store(deposits, table, name, moment), size=size):
+    if not deposits.bench.put(lambda: _store(deposits, table, name, moment), size=table.size):
         deposits.lose("table", 1, f"Table {name!r} is lost: {deposits.no_room}")
 
 

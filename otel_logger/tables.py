@@ -182,7 +182,7 @@ def _chunk(rows: Sequence[Any], copies: CellCopies) -> _Chunk:
     if not {list, tuple}.issuperset(map(type, rows)):
         rows = [row if isinstance(row, (list, tuple)) else _cells(row) for row in rows]
     chunk = tuple(map(tuple, rows))
-    if len(set(map(len, chunk))) > 1:
+    if len(set(map(len, chunk))) > 1 or len(chunk) < len(chunk[0]):
         return tuple([tuple(copies.column(row)) for row in chunk])
     columns = list(zip(*chunk, strict=True))
     copied = list(map(copies.column, columns))

@@ -13,7 +13,7 @@ __all__ = ["Workbench"]
 
 LARGEST_QUEUE = 256 * 2**20
 """Bytes of snapshots that may wait in memory; beyond it the newest is lost and counted, for the host's memory is the
-training's."""
+training's. One alone may be larger: the caller has one like it."""
 
 
 class Workbench:
@@ -36,7 +36,7 @@ class Workbench:
     def put(self, job: Callable[[], None], size: int = 0) -> bool:
         """Add a job that holds `size` bytes; return False, without adding it, when too much waits already."""
         with self._changed:
-            if self._stopped or (size and self._bytes + size > LARGEST_QUEUE):
+            if self._stopped or (size and self._bytes and self._bytes + size > LARGEST_QUEUE):
                 return False
             self._jobs.append((job, size))
             self._bytes += size

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-# What OpenTelemetry, launchers and schedulers set, which the code under test reads: a test passes on a laptop, in a
-# cluster job and in CI, or on none of them.
-CLEARED_PREFIXES = ("OTEL_", "TORCHELASTIC_", "SLURM_", "MASTER_", "KUBERNETES_")
+# What OpenTelemetry, launchers, schedulers and object stores set, which the code under test reads: a test passes on a
+# laptop, in a cluster job and in CI, or on none of them.
+CLEARED_PREFIXES = ("OTEL_", "TORCHELASTIC_", "SLURM_", "MASTER_", "KUBERNETES_", "AWS_", "GOOGLE_", "AZURE_")
 CLEARED_NAMES = (
     "RANK",
     "WORLD_SIZE",

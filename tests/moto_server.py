@@ -3,8 +3,6 @@
 import logging
 import urllib.request
 
-from moto.server import ThreadedMotoServer
-
 __all__ = ["MotoServer"]
 
 
@@ -12,6 +10,9 @@ class MotoServer:
     """A server of S3 on a free port of this machine; takes any keys."""
 
     def __init__(self) -> None:
+        # It loads for two seconds, which only those have to pay who start one.
+        from moto.server import ThreadedMotoServer
+
         # It tells each request at INFO, on standard error.
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
         self._server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)

@@ -43,6 +43,7 @@ _SIZES = range(2**63)
 _STEPS = range(-(2**63), 2**63)
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _WORD = re.compile(r"[0-9A-Za-z]{1,64}")
+_EXTENSION = re.compile(r"(?=.{1,64}$)[0-9A-Za-z]+(\.[0-9A-Za-z]+)*")
 """What becomes a part of a path in a store."""
 
 
@@ -65,7 +66,7 @@ class Parcel:
         for text in (self.media_type, self.role):
             _expect(type(text) is str, text)
         _expect(type(self.size) is int and self.size in _SIZES, self.size)
-        _expect(type(self.extension) is str and _WORD.fullmatch(self.extension), self.extension)
+        _expect(type(self.extension) is str and _EXTENSION.fullmatch(self.extension), self.extension)
         _expect(self.sha256 is None or (type(self.sha256) is str and _DIGEST.fullmatch(self.sha256)), self.sha256)
         _expect(type(self.path) is str and b"\0" not in os.fsencode(self.path), self.path)
         is_name = self.path not in ("", os.curdir, os.pardir) and os.path.basename(self.path) == self.path

@@ -21,6 +21,7 @@ import pytest
 
 from otel_logger import ConfigurationError, OTelLogger, read_run
 from otel_logger.overview import runs_in
+from otel_logger_exporters.courier import Load
 from otel_logger_exporters.records import Kind
 from otel_logger_exporters.signals import Signal
 
@@ -360,7 +361,7 @@ def test_a_folder_that_is_deleted_under_a_run_is_made_again(make: Make, durabili
     assert read_run(log.run_dir).resources[1, 0]["training.run.id"] == log.run_id
 
 
-@pytest.mark.parametrize("thread", ["sender", "workbench"])
+@pytest.mark.parametrize("thread", ["sender", "encoder", "uploads"])
 def test_closing_from_a_thread_of_its_own_does_not_wait_for_itself(make: Make, thread: str) -> None:
     """Garbage is collected on any thread, and a trainer that is garbage closes its loggers."""
     log = make(OTEL_LOGGER_FLUSH_INTERVAL="10")
@@ -374,8 +375,10 @@ def test_closing_from_a_thread_of_its_own_does_not_wait_for_itself(make: Make, t
 
     if thread == "sender":
         session.writer.outbox._sender._prepare = collect
+    elif thread == "encoder":
+        session.deposits.bench.put(collect)
     else:
-        session.deposits._bench.put(collect)
+        session.deposits.courier.put(Load("a", collect))
     assert closed.wait(LONG / 2)
 
     assert "internal" not in log.stats().dropped
@@ -398,7 +401,7 @@ def test_what_is_uploaded_when_no_thread_can_be_started_is_stored_by_close(
     log.log_images(np.zeros((4, 4)))
     log.close()
 
-    assert [("late.txt", "stored"), ("Images", "stored")] == [(r["name"], r["outcome"]) for r in rows(log, "blobs")]
+    assert {("late.txt", "stored"), ("Images", "stored")} == {(r["name"], r["outcome"]) for r in rows(log, "blobs")}
     assert {} == log.stats().dropped
 
 
@@ -421,7 +424,7 @@ def test_uploads_around_the_moment_that_settles_the_run_are_stored(make: Make, t
         thread.join(LONG)
         log.close()
 
-        assert 5 == log.stats().blobs
+        assert 5 == log.stats().blobs.stored
         assert {} == log.stats().dropped
 
 
@@ -445,7 +448,7 @@ def test_each_upload_while_another_thread_closes_is_stored_or_counted(make: Make
         thread.join(LONG)
 
         stats = log.stats()
-        assert 50 == stats.blobs + sum(stats.dropped.values())
+        assert 50 == stats.blobs.stored + stats.blobs.waiting + sum(stats.dropped.values())
 
 
 def test_a_download_replaces_files_only(make: Make, tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ from tests.object_place import ObjectPlace
 
 __all__ = ["desk", "size"]
 
+pytestmark = pytest.mark.timeout(60)
+
 NUMBERS = itertools.count()
 """Of buckets and memories, which live longer than a test."""
 

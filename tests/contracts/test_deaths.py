@@ -39,7 +39,7 @@ def test_a_program_ends(begin_with_each: Any, ending: str, status: int, told: st
         assert ended - float(child.said("end")[0][0]) < collector.shutdown + ALLOWANCE
         assert_all_there_once(child, collector)
         assert [told] == outcomes(child, collector)
-        tables = list(Path(child.said("folder")[0][0]).glob("blobs/**/*.jsonl"))
+        tables = list(Path(child.said("folder")[0][0]).glob("blobs/**/*.jsonl.gz"))
         assert told is None or len(tables) == 1
 
 

@@ -141,7 +141,7 @@ def damage_image(run: Path) -> None:
 
 def remove_table(run: Path) -> None:
     """Removes the stored table."""
-    [path] = run.glob("blobs/sha256/*/*.jsonl")
+    [path] = run.glob("blobs/sha256/*/*.jsonl.gz")
     path.unlink()
 
 

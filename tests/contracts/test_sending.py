@@ -157,7 +157,7 @@ def test_what_is_delivered_leaves_no_journal(make: Callable[..., OTelLogger]) ->
 
     assert log.run_dir is not None
     assert [] == list(log.run_dir.rglob("*.seg"))
-    assert 1 == len(list((log.run_dir / "blobs").rglob("*.jsonl")))
+    assert 1 == len(list((log.run_dir / "blobs").rglob("*.jsonl.gz")))
 
 
 def test_headers_reach_the_server_and_no_line(

@@ -60,6 +60,7 @@ class Zygote:
             "after": None,
             "reached": None,
             "dies": False,
+            "storing": False,
             **options,
         }
         assert self._process.stdin is not None
@@ -68,10 +69,11 @@ class Zygote:
         self._process.stdin.flush()
         return os.waitstatus_to_exitcode(int(self._process.stdout.readline()))
 
-    def reached(self, action: str, environ: dict[str, str]) -> dict[tuple[str, int], int]:
+    def reached(self, action: str, environ: dict[str, str], *, storing: bool = False) -> dict[tuple[str, int], int]:
         """Return which lines a child reaches when it is not killed, and how often."""
         path = self.folder / "reached"
-        assert 0 == self.run(action, environ, reached=str(path)), (self.folder / "output").read_text()
+        status = self.run(action, environ, reached=str(path), storing=storing)
+        assert 0 == status, (self.folder / "output").read_text()
         return {(module, line): count for module, line, count in json.loads(path.read_text())}
 
     def close(self) -> None:

@@ -18,18 +18,29 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import otel_logger
 import otel_logger_exporters
 from otel_logger import OTelLogger
 from otel_logger.sync_command import run_sync
 from otel_logger_exporters import outbox
 from otel_logger_exporters.journal import Journal
 from otel_logger_exporters.signals import Signal
-from tests.crash.plan import FLUSHES, LOSSES, SPANS, STEPS, TRACES
+from tests.crash.plan import FLUSHES, LATEST, LOSSES, SPANS, STEPS, TRACES, UPLOADS, content, once
 
 MODULES = ("journal", "segment_files", "journal_reader", "lane", "outbox", "adoption")
 """Those of otel_logger_exporters in which children die: from a record's way into a segment to its leaving it."""
 
-TARGETS = {str(Path(otel_logger_exporters.__path__[0]) / f"{module}.py"): module for module in MODULES}
+EXPORTERS, LOGGER = otel_logger_exporters.__path__[0], otel_logger.__path__[0]
+
+TARGETS = {str(Path(EXPORTERS) / f"{module}.py"): module for module in MODULES}
+
+STORING = (
+    *((EXPORTERS, module) for module in ("blob_files", "consignments", "courier", "file_store", "postscript")),
+    *((LOGGER, module) for module in ("delivery", "deposits", "leftovers", "staging")),
+)
+"""Those that a file passes through from the call that uploads it to the end of what waits of it."""
+
+STORING_TARGETS = {str(Path(folder) / f"{module}.py"): module for folder, module in STORING}
 
 SEGMENT_SIZE = 2048
 """Small, so that a few records make segments begin, end, be sealed and be trimmed."""
@@ -38,9 +49,10 @@ SEGMENT_SIZE = 2048
 class Tracer:
     """Counts the lines that are reached, or kills the process when one has been reached a number of times."""
 
-    def __init__(self, kill: tuple[str, int, int] | None) -> None:
+    def __init__(self, kill: tuple[str, int, int] | None, targets: dict[str, str]) -> None:
         self.reached: Counter[tuple[str, int]] = Counter()
         self._kill = kill
+        self._targets = targets
 
     def install(self) -> None:
         """Watch all threads from here on."""
@@ -48,11 +60,11 @@ class Tracer:
         sys.settrace(self._enter)
 
     def _enter(self, frame: FrameType, event: str, argument: object) -> Any:
-        return self._line if frame.f_code.co_filename in TARGETS else None
+        return self._line if frame.f_code.co_filename in self._targets else None
 
     def _line(self, frame: FrameType, event: str, argument: object) -> Any:
         if event == "line":
-            place = TARGETS[frame.f_code.co_filename], frame.f_lineno
+            place = self._targets[frame.f_code.co_filename], frame.f_lineno
             self.reached[place] += 1
             if self._kill is not None and (*place, self.reached[place]) == self._kill:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -80,6 +92,22 @@ def train(environ: dict[str, str], accepted: int, *, dies: bool) -> None:
     log.close()
 
 
+def store(environ: dict[str, str], accepted: int, *, dies: bool) -> None:
+    """Upload files, one name again and again, and tell each when its call has returned; close the logger or die."""
+    log = OTelLogger(run_name="crash", environ=environ)
+    log.log_table(["a"], [[1]], name="table")
+    source = Path(environ["OTEL_LOGGER_DIR"]).parent / "source"
+    for number in range(UPLOADS):
+        for name, overwrite in ((once(number), False), (LATEST, True)):
+            source.write_bytes(content(name, number))
+            log.upload_file(None, name, source, overwrite=overwrite)
+            source.unlink()
+            os.write(accepted, f"{name} {number}\n".encode())
+    if dies:
+        os.kill(os.getpid(), signal.SIGKILL)
+    log.close()
+
+
 def told(log: OTelLogger, accepted: int, what: str) -> None:
     """Say that a record is accepted, once it is no more in memory for want of a prepared segment."""
     assert log._session is not None
@@ -91,7 +119,7 @@ def told(log: OTelLogger, accepted: int, what: str) -> None:
 
 def run(case: dict[str, Any]) -> None:
     """Carry out a case in this process."""
-    tracer = Tracer(tuple(case["kill"]) if case["kill"] else None)
+    tracer = Tracer(tuple(case["kill"]) if case["kill"] else None, STORING_TARGETS if case["storing"] else TARGETS)
     if case["after"] is not None:
         # By the clock of the machine, wherever the process then is.
         signal.setitimer(signal.ITIMER_REAL, case["after"])
@@ -101,6 +129,8 @@ def run(case: dict[str, Any]) -> None:
         tracer.install()
     if case["action"] == "train":
         train(case["environ"], accepted, dies=case["dies"])
+    elif case["action"] == "store":
+        store(case["environ"], accepted, dies=case["dies"])
     else:
         run_sync(case["environ"], None, timeout=5.0, as_json=True)
     if case["reached"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 import os
@@ -20,6 +21,7 @@ from facts import Facts, RecordFact, SpanFact, facts_of_folder, facts_received
 
 from otel_logger import conventions as names
 from otel_logger import read_run
+from otel_logger.table_files import read_table
 
 pytestmark = pytest.mark.composer
 
@@ -82,7 +84,7 @@ def test_everything_is_kept_in_the_folder(tmp_path: Path, monkeypatch: pytest.Mo
     run = read_run(folder)
     check_everything(facts_of_folder(run), notes := read_notes(tmp_path))
     assert flat(notes["hyperparameters"]) == {row["key"]: row["value"] for row in run.hyperparameters}
-    assert Counter(image=sum(count for _, _, count in notes["images"]), table=5, file=4) == Counter(run.blobs["kind"])
+    assert Counter(image=len(notes["images"]), table=5, file=4) == Counter(run.blobs["kind"])
     assert ["finished"] == run.writers["outcome"]
 
 
@@ -318,15 +320,21 @@ def check_blobs(facts: Facts, notes: dict[str, Any]) -> None:
     evaluations = {span.attributes[names.STEP]: span for span in facts.spans_named(names.SPAN_EVAL)}
 
     images = facts.records_named(names.EVENT_IMAGE)
-    assert Counter(
-        (name, step, index, count) for name, step, count in notes["images"] for index in range(count)
-    ) == Counter(
-        tuple(record.attributes[key] for key in (names.NAME, names.STEP, names.IMAGE_INDEX, names.IMAGE_COUNT))
-        for record in images
+    assert Counter(map(tuple, notes["images"])) == Counter(
+        tuple(record.attributes[key] for key in (names.NAME, names.STEP, names.IMAGE_COUNT)) for record in images
     )
     for record in images:
-        assert blob_of(record, "image/png").startswith(b"\x89PNG")
-        assert (8, 8) == (record.attributes[names.IMAGE_WIDTH], record.attributes[names.IMAGE_HEIGHT])
+        count = record.attributes[names.IMAGE_COUNT]
+        if count == 1:
+            assert blob_of(record, "image/png").startswith(b"\x89PNG")
+            assert (8, 8) == (record.attributes[names.IMAGE_WIDTH], record.attributes[names.IMAGE_HEIGHT])
+        else:
+            listed = json.loads(blob_of(record, "application/json"))["images"]
+            assert [(8, 8)] * count == [(image["width"], image["height"]) for image in listed]
+            assert [f"{image['path']}" for image in listed] == [
+                "sha256" + uri.partition("/sha256")[2] for uri in record.attributes[names.IMAGE_URIS]
+            ]
+        assert ["taken for"] == list(record.attributes[names.MASK_NAMES])
         assert record.body.startswith("data:image/png;base64,")
         assert is_in(record, evaluations[record.attributes[names.STEP]])
 
@@ -334,8 +342,7 @@ def check_blobs(facts: Facts, notes: dict[str, Any]) -> None:
     assert list(EVALUATIONS) == [step for _, step, _, _ in notes["tables"]]
     for record, (name, step, columns, rows) in zip(tables, notes["tables"], strict=True):
         assert (name, step) == (record.attributes[names.NAME], record.attributes[names.STEP])
-        stored = [json.loads(line) for line in blob_of(record, "application/jsonl").splitlines()]
-        assert [dict(zip(columns, row, strict=True)) for row in rows] == stored
+        assert (columns, rows) == read_table(io.BytesIO(blob_of(record, "application/jsonl+gzip")))
         assert is_in(record, evaluations[step])
 
     files = facts.records_named(names.EVENT_FILE)

@@ -78,11 +78,11 @@ def stats(**fields):
         (
             {"blobs": BlobStats(stored=1, failed=2, waiting=1)},
             "1 blob stored; 2 blobs not stored; 1 blob waits for the blob store; send with "
-            "`otel-logger sync 'otel_logs/a run'`",
+            "`otel-logger sync d`",
         ),
         (
             {"blobs": BlobStats(waiting=2)},
-            "2 blobs wait for the blob store; send with `otel-logger sync 'otel_logs/a run'`",
+            "2 blobs wait for the blob store; send with `otel-logger sync d`",
         ),
         (
             {"delivered": NOTHING | {"logs": 1}, "waiting": NOTHING | {"metrics": 7}},

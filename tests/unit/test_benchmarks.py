@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -37,6 +38,14 @@ def reliability(benchmarks: Path) -> ModuleType:
     import reliability
 
     return reliability
+
+
+@pytest.fixture
+def blobs(benchmarks: Path) -> ModuleType:
+    """The module `blobs`."""
+    import blobs
+
+    return blobs
 
 
 def request(name: str, key: str, numbers: list[int]) -> Received:
@@ -103,3 +112,62 @@ def test_a_row_of_the_table(reliability: ModuleType) -> None:
     assert [[fault.title, "SDK (HTTP, gRPC)", "5/5", "yes", "5/5", "4/5!", "2 values", "0.5 to 1.2", ""]] == alike
     assert ["otel_logger (HTTP)", "otel_logger (gRPC)"] == [row[1] for row in apart]
     assert ["4/5!", "5/5"] == [row[5] for row in apart]
+
+
+class Answering:
+    """A process of the benchmark of blobs, which answers at once, with calls that take longer and longer."""
+
+    def __init__(self, milliseconds: float, can: tuple[str, ...], asked: list[str]) -> None:
+        self.can = can
+        self._milliseconds = milliseconds
+        self._asked = asked
+        self._calls = 0
+
+    def ask(self, **command: str) -> dict[str, float]:
+        """Note the question, and answer it."""
+        self._asked.append(f"{command['do']} {self._milliseconds:g}")
+        self._calls += 1
+        seconds = self._milliseconds * self._calls / 1000
+        return {"seconds": seconds, "processor": seconds / 2, "settled": seconds}
+
+
+def test_libraries_take_turns_at_calls(blobs: ModuleType, tmp_path: Path) -> None:
+    """Each round has a call of each library that is able; the first rounds do not count; ratios are of rounds."""
+    asked: list[str] = []
+    bench = blobs.Bench(blobs.arguments(["--rounds", "3"]), tmp_path, ExitStack())
+    bench.workers = {
+        blobs.OURS: Answering(1, ("images", "table"), asked),
+        "W&B": Answering(10, ("images", "table"), asked),
+        "TensorBoard": Answering(5, ("images",), asked),
+    }
+
+    rows = bench.calls("table", "log_table")
+
+    assert ["table 1", "table 10"] * (blobs.WARM_UP + 3) == asked
+    assert [
+        ["log_table", blobs.OURS, "5.00", "6.00", "6.00", "2.50", "1.0"],
+        ["log_table", "W&B", "50.00", "60.00", "60.00", "25.00", "10.0"],
+    ] == rows
+    assert ["MISSED  log_table, median, at most 1 ms: 5.00 ms"] == [str(target) for target in bench.targets]
+
+
+def test_a_ratio_is_of_rounds_and_not_of_medians(blobs: ModuleType) -> None:
+    """A round in which the machine was slow, for both of them, changes nothing."""
+    assert 2.0 == blobs.ratio([2.0, 20.0, 6.0], [1.0, 10.0, 3.0])
+
+
+@pytest.mark.parametrize(("share", "found"), [(0.0, 1.0), (0.5, 2.0), (0.75, 3.0), (0.76, 4.0), (0.99, 4.0)])
+def test_a_percentile_is_a_sample(blobs: ModuleType, share: float, found: float) -> None:
+    """It is the smallest that the share does not exceed."""
+    assert found == blobs.percentile([4.0, 2.0, 1.0, 3.0], share)
+
+
+def test_targets_are_met_at_their_limit(blobs: ModuleType) -> None:
+    """A figure may be as large, or as small, as its limit."""
+    targets = [blobs.smaller("x", 2.0, 2, " ms"), blobs.larger("y", 2.0, 2, ""), blobs.larger("z", 1.99, 2, "")]
+
+    assert [
+        "met     x, at most 2 ms: 2.00 ms",
+        "met     y, at least 2: 2.00",
+        "MISSED  z, at least 2: 1.99",
+    ] == [str(target) for target in targets]

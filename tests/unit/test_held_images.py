@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from otel_logger.held_images import hold_images
 
@@ -149,6 +150,15 @@ def test_classes_that_raise_do_not_make_the_training_wait() -> None:
     np.testing.assert_array_equal(np.moveaxis(RGB, 0, 2), first.pixels)
     np.testing.assert_array_equal(LABELS, first.masks["n"])
     assert (True, True) == (isinstance(first.masks["m"], ValueError), isinstance(second.pixels, ValueError))
+
+
+def test_a_pillow_image_beside_one_on_a_device_keeps_its_channels() -> None:
+    """Its channels are last, whatever is said of tensors."""
+    last = np.ascontiguousarray(np.moveaxis(RGB, 0, 2))
+    held = hold_images([_Tensor(RGB), Image.fromarray(last)], keep=keep)
+    assert held is not None
+    for one in held.take().images:
+        np.testing.assert_array_equal(last, one.pixels)
 
 
 def test_masks_that_are_no_mapping_are_told_and_not_read() -> None:

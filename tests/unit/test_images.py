@@ -99,6 +99,7 @@ def errors(found: list[Taken]) -> list[str]:
         ([RGB_FIRST[None, None]], False, RGB_LAST),
         (np.stack([GRAY] * 4), False, np.stack([GRAY] * 4, 2)),
         (RGB_FIRST[:, :, :1], False, RGB_LAST[:, :1]),
+        ([RGB_FIRST[None, None, :, :, :1]], False, RGB_LAST[:, :1]),
         (RGB_FIRST[:, :1, :1], False, RGB_LAST[:1, :1]),
         (GRAY[:1], False, GRAY[:1]),
         (GRAY.tolist(), False, GRAY),

@@ -79,12 +79,13 @@ def test_what_is_no_label_is_refused(mask: np.ndarray, problem: str) -> None:
 
 
 def test_a_large_mask_is_judged_as_one() -> None:
-    """One high label at the end of many decides on the encoding of all."""
-    mask = np.ones((2000, 200), np.int64)
-    mask[-1, -1] = 300
-    png, encoding = encode_labels(to_labels(mask))
-    assert GRAY16 == encoding
-    np.testing.assert_array_equal(mask, decode_labels(png))
+    """One high label among many decides on the encoding of all, wherever it is."""
+    for row in (0, -1):
+        mask = np.ones((2000, 200), np.int64)
+        mask[row, 7] = 300
+        png, encoding = encode_labels(to_labels(mask))
+        assert GRAY16 == encoding
+        np.testing.assert_array_equal(mask, decode_labels(png))
 
 
 def test_a_picture_is_no_label_image() -> None:

@@ -166,6 +166,16 @@ def test_metadata_are_what_every_store_takes(name: str, run_id: str, upload: str
     assert re.fullmatch(r"[!-~ ]+/[!-~ ]+", content_type)
 
 
+def test_metadata_of_texts_of_any_length_are_within_bounds() -> None:
+    """However long name, run id and upload are, there is no length at which they are too long together."""
+    sizes = []
+    for length in range(1, 1500):
+        meta = meta_of(b"1", "n" * length, run_id="r" * length, upload="u" * length, attempt=10**9, time_ns=2**63 - 1)
+        attributes = encode_attributes(meta, lambda text: None)
+        sizes.append(sum(len(key) + len(value) for key, value in attributes.items() if key != "Content-Type"))
+    assert max(sizes) < 2000
+
+
 def test_what_is_stored_can_be_read_by_other_tools(moto: MotoServer, put: Callable[..., str]) -> None:
     """An object has its media type, and its metadata as headers."""
     uri = put(in_s3(moto), "a b/x.png", b"png", run_id="run ü")
@@ -314,6 +324,23 @@ def test_a_later_attempt_takes_a_claim_over(put: Callable[..., str], large: byte
     store._claims.win("x", meta_of(large), never)  # type: ignore[attr-defined]
     put(store, "x", large, of_earlier_attempt, upload="u2", attempt=2)
     assert ("u2", None) == (store.meta("x").upload, claim_of(store))  # type: ignore[union-attr]
+
+
+def test_who_has_won_a_claim_looks_once_more(tmp_path: Path, put: Callable[..., str], large: bytes) -> None:
+    """A file that was stored while its name was being claimed stays, and the claim is dropped."""
+    store = memory()
+    store._claims.win("x", meta_of(large, upload="dead"), never)  # type: ignore[attr-defined]
+    (tmp_path / "large").write_bytes(large)
+
+    def may_replace(stored: BlobMeta) -> bool:
+        if stored.upload == "dead":
+            put(store, "x", b"faster", upload="u2", attempt=2)
+        return of_earlier_attempt(stored)
+
+    with pytest.raises(FileExistsError, match="attempt 2"):
+        store.put_file("x", tmp_path / "large", meta_of(large, upload="u3", attempt=2), may_replace=may_replace)
+    assert b"faster" == content(store, "x", tmp_path)
+    assert claim_of(store) is None
 
 
 def test_a_source_that_is_refused_leaves_no_claim(tmp_path: Path, large: bytes) -> None:
@@ -648,9 +675,11 @@ class Nothing(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer that there is no such object."""
+        body = b"<Error><Code>NoSuchKey</Code></Error>"
         self.send_response(404)
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(b"<Error><Code>NoSuchKey</Code></Error>" if self.command == "GET" else b"")
+        self.wfile.write(body if self.command == "GET" else b"")
 
     do_HEAD = do_GET
 
@@ -674,9 +703,11 @@ def test_a_store_with_a_certificate_of_one_s_own_authority_is_trusted(tmp_path: 
             "AWS_ENDPOINT_URL": f"https://127.0.0.1:{server.server_port}",
             "AWS_CA_BUNDLE": str(authority.certificate),
         }
-        assert open_blob_store("s3://bucket", environ).meta("x") is None
-        server.shutdown()
-        thread.join()
+        try:
+            assert open_blob_store("s3://bucket", environ).meta("x") is None
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 FORK = """

@@ -19,6 +19,14 @@ def test_labels_are_scaled_to_the_image_and_half_transparent(dtype: type) -> Non
     np.testing.assert_array_equal(expected, overlay(GRAY, LABELS.astype(dtype)))
 
 
+def test_a_large_image_is_one_picture() -> None:
+    """Though it is blended in bands, each row has the colours of its own labels."""
+    labels = (np.arange(900)[:, None] // 5).repeat(300, 1).astype(np.uint8)
+    expected = colours_of(labels) // 2
+    expected[labels == 0] = 0
+    np.testing.assert_array_equal(expected, overlay(np.zeros((900, 300), np.uint8), labels))
+
+
 def test_a_background_with_a_name_is_a_label_like_others() -> None:
     """Label 0 has a colour where it is named."""
     labels = np.zeros((4, 6), np.uint8)

@@ -110,8 +110,9 @@ def test_a_large_image_is_judged_as_one(dtype: type) -> None:
 
 
 def test_not_a_number_in_one_band_does_not_hide_the_range_of_another() -> None:
-    """A band of NaN alone is black, and the range of the others is theirs."""
-    image = np.full((3000, 100), np.nan, np.float32)
-    image[-1] = np.linspace(-2, 2, 100)
-    pixels = to_pixels(image)
-    assert (0, 0, 255) == (pixels[:-1].max(), pixels[-1, 0], pixels[-1, -1])
+    """A band of NaN alone is black, and the range of the others is theirs, wherever they are."""
+    for row in (-1, 0):
+        image = np.full((3000, 100), np.nan, np.float32)
+        image[row] = np.linspace(-2, 2, 100)
+        pixels = to_pixels(image)
+        assert (0, 0, 255) == (pixels[1:-1].max(), pixels[row, 0], pixels[row, -1])

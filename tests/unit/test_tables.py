@@ -364,9 +364,10 @@ DeviceTensor.__module__, DeviceTensor.__name__ = "torch", "Tensor"
 def test_tensors_on_a_device_are_waited_for_when_they_are_read() -> None:
     """The call copies them all at once where they are; they are fetched with the first look at them, and only once."""
     device = Device()
-    table = snapshot_table(["a", "b"], [[DeviceTensor([1.0, 2.0]), 1], [[DeviceTensor(0.5)], 2]], device.keep)
-    assert (1, 2, 0) == (len(device.kept), len(device.kept[0]), device.waits)
-    expected = '{"a": [1.0, 2.0], "b": 1}\n{"a": [0.5], "b": 2}\n'
+    rows = [[DeviceTensor([1.0, 2.0]), 1], [[DeviceTensor(0.5)], {DeviceTensor(2)}]]
+    table = snapshot_table(["a", "b"], rows, device.keep)
+    assert (1, 3, 0) == (len(device.kept), len(device.kept[0]), device.waits)
+    expected = '{"a": [1.0, 2.0], "b": 1}\n{"a": [0.5], "b": [2]}\n'
     assert [expected, expected] == [preview(table), preview(table)]
     assert 1 == device.waits
 

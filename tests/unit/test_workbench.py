@@ -18,11 +18,10 @@ LONG = 10.0
 
 class _Case:
     def __init__(self):
-        self.open = True
         self.done = []
         self.clock = SystemClock()
         self.ledger = Ledger(self.clock, logging.getLogger("test"))
-        self.bench = Workbench(lambda: self.open, self.clock, self.ledger)
+        self.bench = Workbench(self.clock, self.ledger)
 
     def job(self, name):
         return lambda: self.done.append(name)
@@ -34,7 +33,7 @@ class _Case:
 
 @pytest.fixture
 def case():
-    """A bench that is open, and stopped in the end."""
+    """A bench that is stopped in the end."""
     made = _Case()
     yield made
     made.bench.stop()
@@ -60,30 +59,18 @@ def test_jobs_are_done_in_order_on_a_thread_of_their_own(case):
     assert 0 == case.bench.drain(LONG)
     assert list(range(50)) == case.done
     (thread,) = set(threads)
-    assert ("otel_logger blobs", True) == (thread.name, thread.daemon)
+    assert ("otel_logger encoder", True) == (thread.name, thread.daemon)
 
 
 def test_a_bench_without_jobs_has_no_thread(case):
     """A logger that stores nothing starts nothing, and has nothing to wait for."""
     before = threading.active_count()
-    case.bench.wake()
     assert 0 == case.bench.drain(LONG)
     assert before == threading.active_count()
 
 
-def test_jobs_wait_until_the_bench_is_open(case):
-    """Nothing is done before it may be; a drain does not wait for what cannot come."""
-    case.open = False
-    case.bench.put(case.job("a"))
-    case.bench.put(case.job("b"))
-    assert (2, []) == (case.bench.drain(LONG), case.done)
-    case.open = True
-    case.bench.wake()
-    assert (0, ["a", "b"]) == (case.bench.drain(LONG), case.done)
-
-
 def test_what_waits_is_bounded_in_bytes(case, monkeypatch):
-    """A job that would exceed the bound is refused; jobs without bytes are not, and what is done makes room."""
+    """A job that would exceed the bound is refused, unless it is alone; jobs without bytes are not."""
     monkeypatch.setattr(workbench, "LARGEST_QUEUE", 100)
     gate = _Gate()
     assert case.bench.put(gate, 60)
@@ -94,10 +81,9 @@ def test_what_waits_is_bounded_in_bytes(case, monkeypatch):
     assert case.bench.put(case.job("a file"))
     gate.opened.set()
     assert 0 == case.bench.drain(LONG)
-    assert case.bench.put(case.job("room again"), 100)
-    assert not case.bench.put(case.job("never"), 101)
+    assert case.bench.put(case.job("alone"), 101)
     assert 0 == case.bench.drain(LONG)
-    assert ["fits", "a file", "room again"] == case.done
+    assert ["fits", "a file", "alone"] == case.done
 
 
 def test_a_drain_ends_at_its_deadline(case):
