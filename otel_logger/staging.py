@@ -81,7 +81,7 @@ class Staging:
                 parcel = Parcel(path, self._size(path), media_type, _extension(consignment.name))
                 return self._keep(number, replace(consignment, parcels=(parcel,)), blob_name(consignment.name))
             except BaseException:
-                self._remove(path)
+                self._undo(number, consignment, [path])
                 raise
 
     def put_objects(self, consignment: Consignment, contents: Sequence[Content]) -> Staged:
@@ -95,8 +95,7 @@ class Staging:
                     take(parcels[-1].size)
                 return self._keep(number, replace(consignment, parcels=tuple(parcels)), "")
             except BaseException:
-                for parcel in parcels:
-                    self._remove(parcel.path)
+                self._undo(number, consignment, [parcel.path for parcel in parcels])
                 raise
 
     def forget(self, staged: Staged) -> None:
@@ -181,8 +180,8 @@ class Staging:
         """Make a file in the folder, wherever that is; again when it is renamed from under it."""
         while True:
             folder = self.path()
-            make_private_folder(folder)
             try:
+                make_private_folder(folder)
                 made = make(folder)
             except FileNotFoundError:
                 if self.path() == folder:
@@ -218,9 +217,12 @@ class Staging:
                 self._waiting.setdefault(mapped, []).append(staged)
         return staged
 
-    def _remove(self, path: str) -> None:
-        with suppress(OSError):
-            remove_copy(self.path() / path)
+    def _undo(self, number: str, consignment: Consignment, paths: Sequence[str]) -> None:
+        """Leave nothing of a call that raises; the manifest goes first, which says that the others are whole."""
+        for path in (f"{number}.json", *paths):
+            with suppress(OSError):
+                remove_copy(self.path() / path)
+        self._counts.unstage(consignment.uid)
 
 
 def _extension(name: str) -> str:

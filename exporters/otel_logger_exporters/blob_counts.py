@@ -44,6 +44,11 @@ class BlobCounts:
             self._waiting[uid] = self._monotonic(), size
             self._bytes_waiting += size
 
+    def unstage(self, uid: str) -> None:
+        """Count no more what was to wait, and does not after all."""
+        with self._lock:
+            self._take(uid)
+
     def store(self, uid: str) -> None:
         """Count what waited and is stored."""
         with self._lock:

@@ -12,6 +12,9 @@ __all__ = [
     "encode_sidecar",
 ]
 
+_SHOWN = 100
+"""Characters of a run id in a message."""
+
 
 class BlobCorruptError(OSError):
     """Bytes are not those that were announced: the digest or the size differs, or nothing tells them."""
@@ -41,6 +44,14 @@ class BlobMeta:
     name: str
     upload: str = ""
     time_ns: int = 0
+
+    @property
+    def written_by(self) -> str:
+        """Who has written the blob, for people to read."""
+        if self.run_id is None:
+            return "somebody else"
+        run_id = self.run_id if len(self.run_id) <= _SHOWN else f"{self.run_id[:_SHOWN]}..."
+        return f"run {run_id!r}, attempt {self.attempt}"
 
 
 def encode_sidecar(meta: BlobMeta, previous: list[BlobMeta]) -> bytes:

@@ -59,7 +59,7 @@ class Courier:
         self._changed = threading.Condition(threading.RLock())
         self._waiting: dict[str, deque[tuple[int, Load]]] = {}
         self._turns: deque[str] = deque()
-        """Keys of which something waits, perhaps more than once, perhaps of which something is carried meanwhile."""
+        """Keys of which something waits, perhaps some that are busy."""
         self._numbers = itertools.count()
         self._left: dict[int, None] = {}
         """The numbers of all that is not carried, in the order in which it was put."""
@@ -77,8 +77,9 @@ class Courier:
                 return
             number = next(self._numbers)
             self._left[number] = None
+            if load.key not in self._waiting and load.key not in self._busy:
+                self._turns.append(load.key)
             self._waiting.setdefault(load.key, deque()).append((number, load))
-            self._turns.append(load.key)
             if not self._idle and len(self._threads) < WORKERS:
                 number = len(self._threads) + 1
                 thread = threading.Thread(target=self._run, name=f"otel_logger uploads {number}", daemon=True)
@@ -159,7 +160,7 @@ class Courier:
         for _ in range(len(self._turns)):
             key = self._turns[0]
             if key in self._busy or key not in self._waiting:
-                # One that is carried gets its turn again when that is done.
+                # It gets its turn again when it is not busy any more.
                 self._turns.popleft()
                 continue
             number, load = self._waiting[key][0]
@@ -173,6 +174,7 @@ class Courier:
             load = self._next()
             if load is None:
                 return False
+            self._turns.popleft()
             self._busy[load.key] = threading.current_thread()
             self._carrying += 1
         try:

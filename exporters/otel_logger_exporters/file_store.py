@@ -227,7 +227,10 @@ class FileBlobStore:
             others = [one for one in remembered if one.size == size and one.sha256 != known.sha256]
             known = _of_size(others, size, name)
         if may_replace is not None and not may_replace(known):
-            msg = f"{name!r} is already in the blob store {self.uri}; pass overwrite=True to replace it"
+            msg = (
+                f"{name!r} is already in the blob store: {target.as_uri()}, written by {known.written_by}; "
+                "pass overwrite=True to replace it"
+            )
             raise FileExistsError(errno.EEXIST, msg)
         return False
 

@@ -16,13 +16,12 @@ from otel_logger_exporters.blob_names import blob_name
 from otel_logger_exporters.object_client import ObjectClient, StoredObject
 from otel_logger_exporters.object_errors import ObjectChangedError
 
-__all__ = ["CLAIM_LIFETIME", "ObjectClaims", "by_whom"]
+__all__ = ["CLAIM_LIFETIME", "ObjectClaims"]
 
 CLAIM_LIFETIME = timedelta(days=1)
 """Longer than the upload of any checkpoint, shorter than the patience of who wants to use its name."""
 
 _ATTEMPTS = 5
-_SHOWN = 100
 
 
 class ObjectClaims:
@@ -98,21 +97,13 @@ class ObjectClaims:
 
     def _refused(self, name: str, claim: StoredObject | None) -> FileExistsError:
         path = _path(name)
-        whose = "others" if claim is None else by_whom(self._decode(claim, name))
+        whose = "others" if claim is None else self._decode(claim, name).written_by
         since = "" if claim is None else f" since {claim.modified.isoformat(timespec='seconds')}"
         msg = (
             f"{name!r} is being stored at {self._uri(f'files/{blob_name(name)}')} by {whose}{since}; pass "
             f"overwrite=True to replace it, or delete {self._uri(path)} if that upload will never end"
         )
         return FileExistsError(errno.EEXIST, msg)
-
-
-def by_whom(meta: BlobMeta) -> str:
-    """Who has written a blob, for people to read."""
-    if meta.run_id is None:
-        return "somebody else"
-    run_id = meta.run_id if len(meta.run_id) <= _SHOWN else f"{meta.run_id[:_SHOWN]}..."
-    return f"run {run_id!r}, attempt {meta.attempt}"
 
 
 def _path(name: str) -> str:

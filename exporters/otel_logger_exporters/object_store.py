@@ -26,7 +26,7 @@ from otel_logger_exporters.blob_files import temporary_file
 from otel_logger_exporters.blob_meta import BlobCorruptError, BlobMeta, BlobUnavailableError
 from otel_logger_exporters.blob_names import blob_name
 from otel_logger_exporters.blob_url import BlobUrl
-from otel_logger_exporters.object_claims import ObjectClaims, by_whom
+from otel_logger_exporters.object_claims import ObjectClaims
 from otel_logger_exporters.object_client import SMALL_BYTES, ObjectClient, StoredObject
 from otel_logger_exporters.object_errors import ObjectChangedError, ObjectMissingError
 from otel_logger_exporters.object_meta import decode_attributes, encode_attributes, text_path
@@ -207,7 +207,7 @@ class ObjectBlobStore:
             return True, stored
         if may_replace is not None and not may_replace(known):
             msg = (
-                f"{name!r} is already in the blob store: {self._url.uri(path)}, written by {by_whom(known)}; "
+                f"{name!r} is already in the blob store: {self._url.uri(path)}, written by {known.written_by}; "
                 "pass overwrite=True to replace it"
             )
             raise FileExistsError(errno.EEXIST, msg)

@@ -48,9 +48,9 @@ class Attempt:
     """How a process trains: in which folder, with which environment, and what it waits for.
 
     It goes on from the newest checkpoint that its logger has (`autoresume`), or from that which another logger, of no
-    trainer, has under the name `load_path`. One that `is_doomed` trains at most `REACH` batches and waits for its death.
-    With `halt_after` it waits before its first checkpoint for the FIFO `word` to be opened, and for its death when it
-    has uploaded so many files.
+    trainer, has under the name `load_path`. One that `is_doomed` trains at most `REACH` batches, and waits for its
+    death. With `halt_after` it waits before its first checkpoint for the FIFO `word` to be opened, and for its death
+    when it has uploaded so many files.
     """
 
     folder: str

@@ -1,4 +1,4 @@
-"""A training in several attempts, each but the last of which is killed: how it is driven, and what has to be so then."""
+"""A training in several attempts, each but the last of which is killed: how it is driven, and what has to be so."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from resuming import BATCHES_IN_ALL, EVERY, LATEST, Attempt
+from resuming import BATCHES_IN_ALL, LATEST, Attempt
 from s3 import S3Server
 
 from otel_logger import conventions as names
@@ -44,6 +44,7 @@ class Child:
         self.attempt = attempt
         self._pid = pid
         self._wait = wait
+        self._status: int | None = None
 
     @property
     def notes(self) -> list[list[str]]:
@@ -68,7 +69,7 @@ class Child:
     @property
     def losses(self) -> dict[str, str]:
         """What tells the loss of each batch from others."""
-        return dict(self.noted("batch"))  # type: ignore[arg-type]
+        return {batch: loss for batch, loss in self.noted("batch")}
 
     @property
     def uploads(self) -> list[tuple[int, str]]:
@@ -96,11 +97,24 @@ class Child:
     def kill(self) -> None:
         """End it as cannot be caught; until then it lived."""
         os.kill(self._pid, signal.SIGKILL)
-        assert -signal.SIGKILL == self._wait(), self.printed
+        assert -signal.SIGKILL == self.status(), self.printed
 
     def end(self) -> None:
         """Wait for its end, which is a good one."""
-        assert 0 == self._wait(), self.printed
+        assert 0 == self.status(), self.printed
+
+    def status(self) -> int:
+        """Wait for its end; returns its status, negative for a signal."""
+        if self._status is None:
+            self._status = self._wait()
+        return self._status
+
+    def clear_away(self) -> None:
+        """End it, if a test that failed has left it alive."""
+        if self._status is None:
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+            self.status()
 
 
 class Nursery:
@@ -111,17 +125,25 @@ class Nursery:
         self._process = subprocess.Popen(
             [sys.executable, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
+        self._last: Child | None = None
 
     def begin(self, attempt: Attempt) -> Child:
-        """Start an attempt; the one before is over."""
+        """Start an attempt, after the one before."""
+        self._clear_away()
         assert self._process.stdin is not None
         self._process.stdin.write(attempt.to_json() + "\n")
         self._process.stdin.flush()
-        return Child(attempt, self._answer(), lambda: os.waitstatus_to_exitcode(self._answer()))
+        self._last = Child(attempt, self._answer(), lambda: os.waitstatus_to_exitcode(self._answer()))
+        return self._last
 
     def close(self) -> None:
         """End the process."""
+        self._clear_away()
         self._process.communicate(timeout=PATIENCE)
+
+    def _clear_away(self) -> None:
+        if self._last is not None:
+            self._last.clear_away()
 
     def _answer(self) -> int:
         assert self._process.stdout is not None
@@ -232,12 +254,12 @@ class Saga:
 
     @property
     def waiting(self) -> dict[str, Consignment]:
-        """What waits for the store on any disk, by the identity of its upload."""
+        """What is on any disk to be stored, by the identity of its upload."""
         folders = chain.from_iterable(logs.glob(f"*/*/{STAGED}") for logs in self.logs)
         return {consignment.uid: consignment for folder in folders for _, consignment in consignments_in(folder)}
 
     def not_stored(self) -> set[tuple[int | None, str]]:
-        """Step and name of what waits for the store and is not there."""
+        """Step and name of what is on any disk to be stored, and has not been."""
         store = self.warehouse.store
         stored = {uid: store.meta(consignment.name) for uid, consignment in self.waiting.items()}
         return {
@@ -257,14 +279,14 @@ class Saga:
         assert store.meta(name) is not None, f"{name} is named, and is not there"
         return int(name.rpartition("-ba")[2].partition("-")[0])
 
-    def left_behind(self) -> set[str]:
-        """The folders of loggers that have no run."""
+    def without_run(self) -> set[str]:
+        """The folders of loggers that were of no run when they ended."""
         return {path.name for logs in self.logs for path in (logs / STARTING).glob("*")}
 
     def check_end(self, uninterrupted: Child) -> None:
         """Assert that the last attempt, which has ended, came to what an uninterrupted training comes to, bit by bit.
 
-        And that all files that any attempt was rid of are stored, those that a lost machine had excepted.
+        And that all files are stored that any attempt has uploaded, but for those that were on a lost disk.
         """
         last = self.children[-1]
         assert uninterrupted.noted("weights") == last.noted("weights")

@@ -450,7 +450,7 @@ def test_callbacks_and_loggers_of_composer_log_all_they_have() -> None:
 
 
 def test_an_exported_model_is_stored_from_a_folder_that_vanishes() -> None:
-    """Composer exports into a temporary folder and deletes that at once; what is stored is the model that was trained."""
+    """Composer exports into a temporary folder and deletes that at once; the model that was trained is stored."""
     log = OTelLogger()
     inputs, targets = tiny_data()[:8]
     exported = ExportForInferenceCallback("torchscript", "exports/model.pt", sample_input=(inputs, targets))
@@ -467,7 +467,7 @@ def test_an_exported_model_is_stored_from_a_folder_that_vanishes() -> None:
 
 
 def test_what_a_symbolic_link_points_to_is_stored() -> None:
-    """Composer's own `latest` checkpoint is a link: uploaded, it is the file of that moment, wherever it points later."""
+    """Composer's own `latest` checkpoint is a link: uploaded, it is the file of that moment."""
 
     class Linking(Callback):
         def batch_checkpoint(self, state: Any, logger: Any) -> None:
@@ -481,7 +481,8 @@ def test_what_a_symbolic_link_points_to_is_stored() -> None:
 
     link = Path("checkpoints/tiny/latest-rank0.pt")
     assert link.is_symlink()
-    for batch, name in (*((batch, f"copies/{batch}.pt") for batch in range(1, BATCHES + 1)), (BATCHES, "copies/latest.pt")):
+    copies = {f"copies/{batch}.pt": batch for batch in range(1, BATCHES + 1)}
+    for name, batch in {**copies, "copies/latest.pt": BATCHES}.items():
         log.download_file(name, "copy.pt", overwrite=True, progress_bar=False)
         assert not Path("copy.pt").is_symlink()
         saved = torch.load("copy.pt", weights_only=False)["state"]["timestamp"]["Timestamp"]["batch"]

@@ -99,7 +99,7 @@ def test_overwriting_is_the_default_and_can_be_refused(store: FileBlobStore, tmp
     """The last put wins; what may not be replaced stays, and FileExistsError names it."""
     put(store, "x", b"1")
     put(store, "x", b"22")
-    with pytest.raises(FileExistsError, match=r"'x' is already in the blob store file://.*overwrite=True"):
+    with pytest.raises(FileExistsError, match=r"'x' is already in the blob store: file://.*overwrite=True"):
         put(store, "x", b"333", never)
     store.copy_to("x", tmp_path / "out")
     assert b"22" == (tmp_path / "out").read_bytes()

@@ -81,6 +81,8 @@ def test_a_large_image_has_a_small_thumbnail_and_a_smaller_tile() -> None:
     picture = encode_picture(one(NOISE))
     assert (154, 256, 3) == shown(picture.thumbnail).shape
     assert (77, 128, 3) == picture.tile.shape
+    # Also where the file itself would be small enough.
+    assert (256, 256) == shown(encode_picture(one(np.zeros((600, 600), np.uint8))).thumbnail).shape
 
 
 def test_masks_are_stored_exactly_and_shown_beside_the_image() -> None:
@@ -112,6 +114,15 @@ def test_masks_are_stored_exactly_and_shown_beside_the_image() -> None:
     np.testing.assert_array_equal(decoded(first.overlay), beside[:, 54:104])
     np.testing.assert_array_equal(decoded(second.overlay), beside[:, 108:])
     np.testing.assert_array_equal(beside, picture.tile)
+
+
+def test_a_background_that_has_a_name_is_shown() -> None:
+    """Label 0 has its colour in the overlay when it is named, and none when it is not."""
+    labels = np.zeros((4, 4), np.uint8)
+    taken = one(NOISE[:4, :4], {"m": labels})
+    for names in ({}, {0: "sky"}):
+        (mask,) = encode_picture(taken, names=names).masks
+        np.testing.assert_array_equal(overlay(NOISE[:4, :4], labels, names), decoded(mask.overlay))
 
 
 def test_a_bad_mask_costs_only_itself() -> None:

@@ -14,7 +14,7 @@ from otel_logger import pillow
 from otel_logger.galleries import gallery, gallery_indices
 from otel_logger.thumbnails import LONGEST_URI, data_uri, sheet
 
-NOISE = np.random.default_rng(0).integers(0, 256, (600, 900, 4), np.uint8)
+NOISE = np.random.default_rng(0).integers(0, 256, (300, 450, 4), np.uint8)
 
 
 def opened(uri: str) -> Image.Image:
