@@ -81,7 +81,7 @@ def main() -> int:
         if size < SPACING:
             return 2
         try:
-            with S3Server(folder / "s3", side_by_side=True) as server:
+            with S3Server(folder / "s3", side_by_side=True, sidecars=True) as server:
                 ways = there_and_back(server, folder, size)
         except S3ServerError as error:
             print(f"blob_memory: {error}", file=sys.stderr)

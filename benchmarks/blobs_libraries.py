@@ -161,14 +161,17 @@ class Uploader:
 
     CAN = frozenset({"upload"})
 
-    def __init__(self, uri: str, bucket: Path) -> None:
+    def __init__(self, folder: Path, uri: str, bucket: Path) -> None:
         from composer.loggers import RemoteUploaderDownloader
 
         place, _, self._prefix = uri.removeprefix("s3://").partition("/")
         self._bucket = bucket
         self._awaited: list[Path] = []
-        self._uploader = RemoteUploaderDownloader(f"s3://{place}", backend_kwargs={"prefix": self._prefix})
-        self._uploader.init(SimpleNamespace(run_name="blobs"), None)  # type: ignore[arg-type]
+        self._staging = folder / "staging"
+        self._uploader = RemoteUploaderDownloader(
+            f"s3://{place}", backend_kwargs={"prefix": self._prefix}, upload_staging_folder=str(self._staging)
+        )
+        self._uploader.init(SimpleNamespace(run_name="blobs"), None)
 
     def log_images(self, images: Any, masks: Mapping[str, Any] | None, labels: Mapping[int, str]) -> None:
         """Never called: it takes files alone."""
@@ -180,19 +183,20 @@ class Uploader:
 
     def upload_file(self, name: str, path: Path) -> None:
         """Upload a file."""
-        self._uploader.upload_file(None, name, path, overwrite=False)  # type: ignore[arg-type]
+        self._uploader.upload_file(None, name, path, overwrite=False)
         self._awaited.append(self._bucket / self._prefix / name)
 
     def settle(self) -> None:
-        """Wait until the objects are in the bucket, by looking into the server's folder."""
+        """Wait until the objects are in the server's folder, and their copies are gone."""
         deadline = time.monotonic() + PATIENCE
-        while self._awaited:
-            if self._awaited[0].exists():
-                del self._awaited[0]
-            elif time.monotonic() > deadline:
-                msg = f"{self._awaited[0].name} did not arrive within {PATIENCE:.0f} s"
+        while any(self._staging.iterdir()) or not all(path.exists() for path in self._awaited):
+            # Raises when its process has failed.
+            self._uploader.batch_end(None, None)
+            if time.monotonic() > deadline:
+                msg = f"uploads did not end within {PATIENCE:.0f} s"
                 raise RuntimeError(msg)
             time.sleep(0.02)
+        self._awaited.clear()
 
     def close(self) -> None:
         """End the run."""
@@ -204,7 +208,7 @@ LIBRARIES: dict[str, Callable[[Path, str, Path], Library]] = {
     "otel_logger, S3": lambda folder, uri, bucket: OTel(folder, uri),
     "W&B": lambda folder, uri, bucket: WandB(folder),
     "TensorBoard": lambda folder, uri, bucket: TensorBoard(folder),
-    "RemoteUploaderDownloader, S3": lambda folder, uri, bucket: Uploader(uri, bucket),
+    "RemoteUploaderDownloader, S3": Uploader,
 }
 """What opens each library: with a folder of its own, a URI in a bucket, and the folder in which its server keeps it."""
 

@@ -5,7 +5,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from otel_logger.folders import writers_of
+from otel_logger.folders import WriterFile, writers_of
 from otel_logger.launch import Launch
 from otel_logger.leftovers import Exclusive
 from otel_logger.syncing import Errand
@@ -91,7 +91,11 @@ class Adopter:
                 result = self._errand.run(folder, writer)
                 pause = result.retry_in
                 if is_untold and result.reason is not None and pause is None and not is_owned(folder):
-                    warn(self._log, f"How the attempt in {folder} ended is not told, {result.reason}")
+                    told = WriterFile.read(folder)
+                    if told is None or told.ended_ns is None:
+                        warn(self._log, f"How the attempt in {folder} ended is not told, {result.reason}")
+                    else:
+                        warn(self._log, f"Not all that the attempt in {folder} has left is taken: {result.reason}")
                 # A live writer of whom nothing waits is no reason to look again.
                 pauses += [pause] if (waits or is_untold) and pause is not None else []
         return min(pauses, default=None)

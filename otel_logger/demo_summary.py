@@ -78,7 +78,8 @@ def print_record(console: Console, witness: Witness, launch: Launch) -> None:
     store = launch.settings.blob_store or f"{folder}/blobs"
     galleries = f"{images} {'gallery' if images == 1 else 'galleries'} of images with masks"
     counts = f"{galleries}, {_count(tables, 'table')}, {_count(files, 'file')}"
-    _line(console, "blobs", f"{counts}, in {store}")
+    waiting = f"; {stats.blobs.waiting} of them wait for it" if stats.blobs.waiting else ""
+    _line(console, "blobs", f"{counts}, in {store}{waiting}")
     _line(console, "run", str(witness.log.run_id))
     _line(console, "folder", folder)
     kept = [_READ[signal] for signal in Signal if launch.routes.of(signal).destination is Destination.KEEP]

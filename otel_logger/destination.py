@@ -308,7 +308,11 @@ class Destination(TrainerEvents):
         if session is not None:
             refused = session.guard(self._upload, session, remote_file_name, file_path, overwrite)
             if refused is not None:
-                raise refused
+                try:
+                    raise refused
+                finally:
+                    # With it this frame, and those of the callers with what they hold, would wait for the collector.
+                    del refused
 
     def _upload(
         self, session: Session, remote_file_name: str, file_path: str | Path, overwrite: bool

@@ -19,11 +19,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otel_logger import ConfigurationError, OTelLogger, read_run
+from otel_logger import ConfigurationError, OTelLogger, deposits, read_run, staging
 from otel_logger.overview import runs_in
+from otel_logger_exporters import courier
 from otel_logger_exporters.courier import Load
 from otel_logger_exporters.records import Kind
 from otel_logger_exporters.signals import Signal
+from tests.interruptions import interrupted
 
 LONG = 10.0
 """Seconds that nothing here takes unless it hangs."""
@@ -426,6 +428,17 @@ def test_uploads_around_the_moment_that_settles_the_run_are_stored(make: Make, t
 
         assert 5 == log.stats().blobs.stored
         assert {} == log.stats().dropped
+
+
+@pytest.mark.parametrize("place", range(1, 80, 7))
+def test_a_signal_handler_may_close_in_the_midst_of_an_upload(make: Make, tmp_path: Path, place: int) -> None:
+    """It is closed at the end of that call, which is stored first."""
+    (tmp_path / "file").write_text("content")
+    log = make()
+    interrupted(lambda: log.upload_file(None, "a", tmp_path / "file"), place, log.close, deposits, staging, courier)
+
+    assert (1, 0, {}) == (log.stats().blobs.stored, log.stats().blobs.waiting, log.stats().dropped)
+    assert "finished" == rows(log, "writers")[0]["outcome"]
 
 
 def test_each_upload_while_another_thread_closes_is_stored_or_counted(make: Make, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ class Attempt:
     It goes on from the newest checkpoint that its logger has (`autoresume`), or from that which another logger, of no
     trainer, has under the name `load_path`. One that `is_doomed` trains at most `REACH` batches, and waits for its
     death. With `halt_after` it waits before its first checkpoint for the FIFO `word` to be opened, and for its death
-    when it has uploaded so many files.
+    when it has uploaded so many files. Its checkpoints have `ballast` bytes more than they need.
     """
 
     folder: str
@@ -58,6 +58,7 @@ class Attempt:
     load_path: str | None = None
     is_doomed: bool = False
     halt_after: int | None = None
+    ballast: int = 0
 
     @property
     def notes(self) -> Path:
@@ -86,6 +87,10 @@ class Notes(LoggerDestination):
     def note(self, *words: object) -> None:
         """Write a line, in one piece: it is there when this returns, whatever becomes of the process."""
         os.write(self._file, (" ".join(map(str, words)) + "\n").encode())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Make a checkpoint heavy."""
+        return {"ballast": torch.zeros(self._attempt.ballast, dtype=torch.uint8)}
 
     def after_load(self, state: Any, logger: Any) -> None:
         """Note where the training goes on."""

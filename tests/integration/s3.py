@@ -59,7 +59,9 @@ class S3Server:
 
     By itself this server is not exact about conditional puts: of several at one moment more than one is told that it
     was the first. Real S3 is exact, so requests are carried out one at a time unless `side_by_side` is asked for.
-    With a `disk` objects lie there, and the server is full when that is. `options` are put into the server's command.
+    It keeps metadata in attributes of files, of which ext4 has room for uploads of some 500 parts; with `sidecars` in
+    files of their own, which may be lost when it is killed. With a `disk` objects lie there, and the server is full
+    when that is. `options` are put into the server's command.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class S3Server:
         binary: Path | None = None,
         *,
         side_by_side: bool = False,
+        sidecars: bool = False,
         disk: SmallDisk | None = None,
         options: Sequence[str] = (),
     ) -> None:
@@ -77,6 +80,7 @@ class S3Server:
                 raise S3ServerError(reason)
         self._inside, outside = (folder, folder) if disk is None else (disk.inside, disk.outside)
         self.bucket = outside / "objects" / BUCKET
+        self._wants_sidecars = sidecars
         self._sidecars = outside / "metadata"
         prefix = disk.prefix if disk is not None else []
         self._command = [*prefix, str(binary), "--quiet", "--health", "/health", *options]
@@ -130,6 +134,8 @@ class S3Server:
         # A folder in the server's folder is a bucket.
         self.bucket.mkdir(parents=True, exist_ok=True)
         self._log.parent.mkdir(parents=True, exist_ok=True)
+        if self._wants_sidecars or not self._keeps_attributes():
+            self._sidecars.mkdir(exist_ok=True)
         keep_port = bool(self._port)
         for attempt in range(1, PORT_ATTEMPTS + 1):
             if not keep_port:
@@ -169,7 +175,7 @@ class S3Server:
             *self._command,
             *("--region", REGION, "--port", f"{HOST}:{self._port}"),
             *self._backend,
-            *([] if self._keeps_attributes() else ["--sidecar", str(self._inside / "metadata")]),
+            *(["--sidecar", str(self._inside / "metadata")] if self._sidecars.is_dir() else []),
             str(self._inside / "objects"),
         ]
         with self._log.open("ab") as log:
@@ -194,7 +200,6 @@ class S3Server:
             os.setxattr(self.bucket, "user.probe", b"1")
             os.removexattr(self.bucket, "user.probe")
         except OSError:
-            self._sidecars.mkdir(exist_ok=True)
             return False
         return True
 

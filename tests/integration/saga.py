@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -118,18 +119,26 @@ class Child:
 
 
 class Nursery:
-    """The process that forks children, so that they need not import Composer each for itself."""
+    """The process that forks children, so that they need not import Composer each for itself.
+
+    `uninterrupted` is for the training that nobody kills, once it has been made.
+    """
 
     def __init__(self) -> None:
-        program = Path(__file__).with_name("resuming.py")
-        self._process = subprocess.Popen(
-            [sys.executable, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        self.uninterrupted: Child | None = None
+        self._process: subprocess.Popen[str] | None = None
         self._last: Child | None = None
 
     def begin(self, attempt: Attempt) -> Child:
         """Start an attempt, after the one before."""
         self._clear_away()
+        # Started by the first test and not before, so that its environment is a clean one.
+        self._process = self._process or subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("resuming.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         assert self._process.stdin is not None
         self._process.stdin.write(attempt.to_json() + "\n")
         self._process.stdin.flush()
@@ -139,15 +148,19 @@ class Nursery:
     def close(self) -> None:
         """End the process."""
         self._clear_away()
-        self._process.communicate(timeout=PATIENCE)
+        if self._process is not None:
+            self._process.communicate(timeout=PATIENCE)
 
     def _clear_away(self) -> None:
         if self._last is not None:
             self._last.clear_away()
 
     def _answer(self) -> int:
+        assert self._process is not None
         assert self._process.stdout is not None
-        return int(self._process.stdout.readline())
+        answer = self._process.stdout.readline()
+        assert answer, "the process that forks children has died"
+        return int(answer)
 
 
 @dataclass(frozen=True)
@@ -164,10 +177,11 @@ class Outage:
 
 @dataclass(frozen=True)
 class Warehouse:
-    """A blob store, as an environment names it, and the outages it has."""
+    """A blob store, as an environment names it, the outages it has, and how heavy the checkpoints are that it gets."""
 
     environ: dict[str, str]
     outages: list[Outage]
+    ballast: int = 0
 
     @property
     def store(self) -> BlobStore:
@@ -190,7 +204,7 @@ def in_a_folder(folder: Path) -> Warehouse:
     return Warehouse({"OTEL_LOGGER_BLOB_STORE": folder.as_uri()}, outages)
 
 
-def in_a_bucket(server: S3Server) -> Warehouse:
+def in_a_bucket(server: S3Server, ballast: int = 0) -> Warehouse:
     """A bucket of a real server, which is killed, or stopped in the midst of whatever it does."""
 
     @contextmanager
@@ -210,7 +224,7 @@ def in_a_bucket(server: S3Server) -> Warehouse:
             os.kill(server.pid, signal.SIGCONT)
 
     environ = {"OTEL_LOGGER_BLOB_STORE": f"{server.url}/team", **server.environ}
-    return Warehouse(environ, [Outage(1, killed), Outage(2, stopped), Outage(4, killed)])
+    return Warehouse(environ, [Outage(1, killed), Outage(2, stopped), Outage(4, killed)], ballast)
 
 
 class Saga:
@@ -224,11 +238,14 @@ class Saga:
         self.children: list[Child] = []
 
     def begin(self, **options: Any) -> Child:
-        """Start the next attempt, with an empty folder for its own checkpoints."""
+        """Start the next attempt, which has no checkpoint of its own."""
+        if self.children:
+            shutil.rmtree(Path(self.children[-1].attempt.folder) / "checkpoints", ignore_errors=True)
         folder = self._folder / f"attempt-{len(self.children) + 1}"
         folder.mkdir()
         logs = (folder if self._moves else self._folder) / "logs"
-        attempt = Attempt(str(folder), self.warehouse.environ | {"OTEL_LOGGER_DIR": str(logs)}, **options)
+        environ = self.warehouse.environ | {"OTEL_LOGGER_DIR": str(logs)}
+        attempt = Attempt(str(folder), environ, ballast=self.warehouse.ballast, **options)
         os.mkfifo(attempt.word)
         self.children.append(self._nursery.begin(attempt))
         return self.children[-1]

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from otel_logger_exporters.object_client import SMALL_BYTES
+
 pytest.importorskip("composer", reason="mosaicml is not installed: `make test-all` installs it")
 
 from resuming import EVERY, LATEST
@@ -39,21 +41,23 @@ def nursery() -> Iterator[Nursery]:
     running.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def uninterrupted(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Child:
     """The training that nobody kills, which is over."""
-    folder = tmp_path_factory.mktemp("uninterrupted")
-    child = Saga(nursery, folder, in_a_folder(folder / "store")).begin()
-    child.end()
-    return child
+    if nursery.uninterrupted is None:
+        folder = tmp_path_factory.mktemp("uninterrupted")
+        nursery.uninterrupted = Saga(nursery, folder, in_a_folder(folder / "store")).begin()
+        nursery.uninterrupted.end()
+    return nursery.uninterrupted
 
 
-@pytest.fixture(params=["file", pytest.param("s3", marks=pytest.mark.s3)])
+@pytest.fixture(params=["file", *(pytest.param(name, marks=pytest.mark.s3) for name in ("s3", "s3-large"))])
 def warehouse(request: pytest.FixtureRequest, tmp_path: Path) -> Warehouse:
-    """A blob store of each kind."""
+    """A blob store of each kind, and one whose checkpoints are so large that they go up in parts."""
     if request.param == "file":
         return in_a_folder(tmp_path / "store")
-    return in_a_bucket(request.getfixturevalue("s3_server"))
+    ballast = SMALL_BYTES if request.param == "s3-large" else 0
+    return in_a_bucket(request.getfixturevalue("s3_server"), ballast)
 
 
 def test_a_training_that_is_killed_goes_on_from_its_newest_checkpoint(
@@ -69,7 +73,7 @@ def test_a_training_that_is_killed_goes_on_from_its_newest_checkpoint(
     ways = cycle([BY_AUTORESUME, BY_LOAD_PATH])
     random = Random(5)
     # A checkpoint is there when it is resumed for the first time.
-    for first in (FIRST_CHECKPOINT, 0):
+    for first in (FIRST_CHECKPOINT, 0, 0):
         newest = saga.newest
         child = saga.begin(is_doomed=True, **next(ways))
         lines = random.randint(first, first + 5)

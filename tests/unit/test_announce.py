@@ -77,8 +77,7 @@ def stats(**fields):
         ),
         (
             {"blobs": BlobStats(stored=1, failed=2, waiting=1)},
-            "1 blob stored; 2 blobs not stored; 1 blob waits for the blob store; send with "
-            "`otel-logger sync d`",
+            "1 blob stored; 2 blobs not stored; 1 blob waits for the blob store; send with `otel-logger sync d`",
         ),
         (
             {"blobs": BlobStats(waiting=2)},

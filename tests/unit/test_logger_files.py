@@ -138,3 +138,66 @@ def test_storing_a_file_is_a_span_below_the_one_of_the_call(make: Callable[..., 
     ]
     assert ["exception"] == [event["name"] for event in failed["events"]]
     assert failed["error"] is not None
+
+
+def test_a_conflict_that_is_found_late_is_told_to_the_next_upload(
+    make: Callable[..., OTelLogger], tmp_path: Path
+) -> None:
+    """Before the run is known it cannot be told whether a name is its own; nothing is lost, and nothing replaced."""
+    store, source = tmp_path / "store", tmp_path / "a"
+    source.write_text("theirs")
+    with make(run_id="other", OTEL_LOGGER_BLOB_STORE=store.as_uri()) as log:
+        log.upload_file(None, "a", source)
+    source.write_text("ours")
+    with make(run_name=None, OTEL_LOGGER_BLOB_STORE=store.as_uri()) as log:
+        log.upload_file(None, "a", source)
+        log.download_file("a", str(tmp_path / "back"))
+        log.log_metrics({"loss": 1.0})
+        assert log.flush()
+        with pytest.raises(FileExistsError, match="could not be stored before"):
+            log.upload_file(None, "a", source)
+
+    assert ("ours", "theirs") == ((tmp_path / "back").read_text(), (store / "files/a").read_text())
+    assert log.run_dir is not None
+    (row,) = read_run(log.run_dir).blobs
+    assert ("conflict", "ours") == (row["outcome"], Path(row["uri"].removeprefix("file://")).read_text())
+    assert ({"conflict": 1}, 1, 0) == (log.stats().dropped, log.stats().blobs.failed, log.stats().blobs.waiting)
+
+
+def test_what_no_store_takes_stays_on_disk_and_lets_go_of_its_name(
+    make: Callable[..., OTelLogger], tmp_path: Path
+) -> None:
+    """Told by a record that says where; a file's name can be tried again."""
+    store, source = tmp_path / "store", tmp_path / "a"
+    store.mkdir()
+    for name in ("files", "sha256", "conflicts"):
+        (store / name).write_text("in the way")
+    source.write_text("content")
+    with make(OTEL_LOGGER_BLOB_STORE=store.as_uri()) as log:
+        log.log_table(["a"], [[1]], name="t")
+        log.upload_file(None, "a", source)
+        assert log.flush()
+        log.upload_file(None, "a", source)
+
+    assert log.run_dir is not None
+    rows = list(read_run(log.run_dir).blobs)
+    assert [("a", "failed"), ("a", "failed"), ("t", "failed")] == sorted((row["name"], row["outcome"]) for row in rows)
+    left = sorted(path.name for path in log.run_dir.glob("*/staged/*"))
+    assert 3 == len([name for name in left if name.endswith(".failed")])
+    assert 3 == len([name for name in left if name.endswith("-0")])
+    assert (3, 0) == (log.stats().blobs.failed, log.stats().blobs.waiting)
+
+
+def test_what_is_over_the_bound_on_what_waits_is_told(make: Callable[..., OTelLogger], tmp_path: Path) -> None:
+    """The call does not raise; a record says what is lost and which setting bounds it, and what fits is stored."""
+    source = tmp_path / "a"
+    source.write_bytes(b"x" * 700_000)
+    with make(run_name=None, OTEL_LOGGER_STAGE_MAX_BYTES="1048576") as log:
+        log.upload_file(None, "fits", source)
+        log.upload_file(None, "does not", source)
+        assert {"file": 1} == log.stats().dropped
+        assert 700_000 == log.stats().blobs.bytes_waiting
+
+    assert log.run_dir is not None
+    rows = {row["name"]: row for row in read_run(log.run_dir).blobs}
+    assert ("stored", "failed") == (rows["fits"]["outcome"], rows["does not"]["outcome"])

@@ -6,6 +6,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, S
 
 from otel_logger import conventions as names
 from otel_logger.self_metrics import measure_delivery
+from otel_logger_exporters.blob_counts import BlobStats
 from otel_logger_exporters.ledger import Stats
 from otel_logger_exporters.measurements import encode_measurements
 
@@ -60,3 +61,15 @@ def test_losses_are_there_by_reason_once_there_are_some():
     assert {"disk": 3, "limit": 1} == points(found[names.SELF_DROPPED])
     assert {"memory": 8} == points(found[names.SELF_ADJUSTED])
     assert {names.SELF_REASON} == {a.key for p in found[names.SELF_DROPPED].sum.data_points for a in p.attributes}
+
+
+def test_blobs_are_counted_with_what_waits():
+    """What is stored, has failed or was tried again only grows; what waits on disk is the value of now."""
+    blobs = BlobStats(stored=4, failed=1, waiting=2, bytes_stored=400, bytes_waiting=200, retries=3, oldest=7.5)
+    found = encoded(blobs=blobs)
+    sums = (names.SELF_BLOB_STORED, names.SELF_BLOB_SIZE, names.SELF_BLOB_FAILED, names.SELF_BLOB_RETRIES)
+    gauges = (names.SELF_BLOB_WAITING, names.SELF_BLOB_WAITING_SIZE, names.SELF_BLOB_AGE)
+    assert [4, 400, 1, 3] == [points(found[name])[""] for name in sums]
+    assert [2, 200, 7.5] == [points(found[name])[""] for name in gauges]
+    assert [True] * 4 == [found[name].sum.is_monotonic for name in sums]
+    assert [True] * 3 == [found[name].HasField("gauge") for name in gauges]
