@@ -5,7 +5,7 @@ it began; what libraries print goes to standard error.
 
     {"do": "images"}                      -> {"seconds": 0.0012, "processor": 0.0011, "settled": 0.1}
     {"do": "upload", "name": "x"}         -> likewise: one call by the clock, its thread's work, and its background
-    {"do": "stall", "load": "table"}      -> {"longest": 6.2, "waiting": 5.1, "quiet": 0.9}
+    {"do": "stall", "load": "table"}      -> {"longest": 6.2, "waiting": 5.1, "working": 5.0, "quiet": 0.9}
 """
 
 import argparse
@@ -107,7 +107,8 @@ class Program:
             load()
             self.library.settle()
         gc.unfreeze()
-        return {"longest": witness.longest, "waiting": witness.waiting, "quiet": quiet.longest}
+        figures = {"longest": witness.longest, "waiting": witness.waiting, "working": witness.working}
+        return {**figures, "quiet": quiet.longest}
 
 
 if __name__ == "__main__":

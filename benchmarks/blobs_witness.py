@@ -12,11 +12,12 @@ _NOTED_NS = 50_000
 
 
 class Witness:
-    """Runs while it is entered; then `longest` and `waiting` are the figures of `blobs_figures.Stall`, in ms."""
+    """Runs while it is entered; then it has the figures of `blobs_figures.Stall`, in ms."""
 
     def __init__(self) -> None:
         self.longest = 0.0
         self.waiting = 0.0
+        self.working = 0.0
         self._is_over = False
         self._thread = threading.Thread(target=self._run, name="witness")
 
@@ -32,23 +33,26 @@ class Witness:
 
     def _run(self) -> None:
         clock = time.perf_counter_ns
-        longest = without = 0
+        longest = without = at_work = 0
         descriptor = None
         with suppress(OSError):
             descriptor = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
-        delayed = _delayed_ns(descriptor)
+        delayed, others = _delayed_ns(descriptor), _others_ns()
         last = clock()
         while not self._is_over:
             now = clock()
             gap = now - last
             if gap > _NOTED_NS:
-                before, delayed = delayed, _delayed_ns(descriptor)
                 longest = max(longest, gap)
-                without = max(without, gap - (delayed - before))
+                before, delayed = delayed, _delayed_ns(descriptor)
+                gap -= delayed - before
+                without = max(without, gap)
+                before, others = others, _others_ns()
+                at_work = max(at_work, min(gap, others - before))
                 # What looking costs is not the process's doing.
                 now = clock()
             last = now
-        self.longest, self.waiting = longest / 1e6, without / 1e6
+        self.longest, self.waiting, self.working = longest / 1e6, without / 1e6, at_work / 1e6
         if descriptor is not None:
             os.close(descriptor)
 
@@ -56,3 +60,8 @@ class Witness:
 def _delayed_ns(descriptor: int | None) -> int:
     """Return how long this thread has waited for a processor, in all; 0 where the kernel does not tell."""
     return int(os.pread(descriptor, 128, 0).split()[1]) if descriptor is not None else 0
+
+
+def _others_ns() -> int:
+    """Return the processor time of the other threads of this process."""
+    return time.process_time_ns() - time.thread_time_ns()

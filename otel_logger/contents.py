@@ -189,7 +189,7 @@ def _blobs(run: Run) -> Iterable[Blobs]:
     for (kind, name), rows in sorted(found.items()):
         last = max(rows, key=lambda row: row["time"])
         size = sum(row["size"] or 0 for row in rows)
-        lacking = sum(row["outcome"] != names.OUTCOME_STORED for row in rows)
+        lacking = sum(row["outcome"] in (names.OUTCOME_FAILED, names.OUTCOME_CONFLICT) for row in rows)
         yield Blobs(kind, name, len(rows), size, last["step"], last["uri"], lacking)
 
 

@@ -43,7 +43,7 @@ class BlobStore(Protocol):
         nothing is transferred and its URI returned. `may_replace` may be asked several times, about what others store
         meanwhile, and about a file whose upload another has begun and not ended (`object_claims`). With `move` the
         source is gone when this returns, and untouched when it raises. BlobCorruptError when the source is not what
-        `meta` says.
+        `meta` says, by its size and, where the store reads it anyway, by its digest.
         """
         ...
 
