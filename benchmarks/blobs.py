@@ -18,8 +18,8 @@ one before it left to do in the background. Ratios are medians of the ratios of 
   is where it belongs (unknown for W&B, whose process tells nothing without a server). Memory is anonymous.
 * stalls: the longest time in which another Python thread of the process did not run while 64 images of 1024 x 1024
   or a table of 1,000,000 rows (W&B: of 10,000, more it does not keep) were logged or 1 GiB was uploaded. "Without the
-  wait" is without the time in which the thread was free to run but the machine had no processor for it; "at work" is what
-  of that other threads of the process can have worked, at most: on a busy machine they wait for a processor too.
+  wait" is without the time in which the thread was free to run but the machine had no processor for it; "at work" is
+  what of that other threads of the process can have worked, at most: on a busy machine they wait for a processor too.
 * png: one thread of processor time for 8-bit RGB images.
 
 The last lines say which targets are met; the exit status is 1 when one is missed. Needs Linux, `make servers` and

@@ -13,8 +13,8 @@ class Stall:
     """The longest time in which a thread did not run, in ms.
 
     `longest` is by the clock, `waiting` without what the thread waited for a processor: what is left is the time for
-    which it was kept from running by others of its process, also while these waited for a processor themselves. `working`
-    is what of that they can have worked, at most. `quiet` is `longest` just before, with nothing to do.
+    which it was kept from running by others of its process, also while these waited for a processor themselves.
+    `working` is what of that they can have worked, at most. `quiet` is `longest` just before, with nothing to do.
     """
 
     longest: float

@@ -173,10 +173,23 @@ def _blob_problems(witness: Witness, run: Run) -> Iterator[str]:
             yield f"{what} is missing: there is no {path}"
         elif (digest := f"sha256:{sha256_file(path)}") != row["digest"]:
             yield f"{what} is damaged: {path} has the digest {digest}, its log record says {row['digest']}"
+        elif row["kind"] == "image" and (damaged := _damaged_image(path)) is not None:
+            yield f"{what} is damaged: {damaged} is not there as its index says"
         elif row["kind"] == "table" and not _same_table(path, *witness.tables[row["name"]]):
             yield f"{what} is not as logged: see {path}"
         elif row["kind"] == "file" and row["digest"] != f"sha256:{witness.files[row['name']]}":
             yield f"{what} is not the file that was uploaded: see {path}"
+
+
+def _damaged_image(index: Path) -> Path | None:
+    """Return an image or a mask of a gallery that is not what its index says, or None."""
+    store = index.parent.parent.parent
+    for image in json.loads(index.read_bytes())["images"]:
+        for blob in (image, *image["masks"], *(mask["overlay"] for mask in image["masks"])):
+            path = store / str(blob["path"])
+            if not path.is_file() or f"sha256:{sha256_file(path)}" != blob["digest"]:
+                return path
+    return None
 
 
 def _same_table(path: Path, columns: list[str], rows: list[list[Any]]) -> bool:

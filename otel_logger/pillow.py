@@ -15,6 +15,7 @@ __all__ = ["LARGEST_WEBP", "decoded", "flattened", "lossless_webp", "lossy", "re
 LARGEST_WEBP = 16_383
 """Pixels of a side beyond which there is no WebP."""
 
+_LARGEST_FACTOR = 64
 # Rows of a large image that are reduced at once, so that neither it nor the interpreter is held whole.
 _STRIPE = 512 * 1024
 
@@ -64,7 +65,8 @@ def resized(pixels: Pixels, side: int) -> Pixels:
     height, width = pixels.shape[:2]
     if max(height, width) <= side:
         return pixels
-    factor = max(height, width) // (2 * side)
+    # Beyond it the mean of Pillow's whole numbers is one too low.
+    factor = min(_LARGEST_FACTOR, max(height, width) // (2 * side))
     small = _reduced(pixels, factor) if factor > 1 else pixels
     scale = side / max(height, width)
     size = max(1, round(width * scale)), max(1, round(height * scale))

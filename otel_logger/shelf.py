@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,13 +14,17 @@ from typing import BinaryIO, Protocol
 from otel_logger.delivery import Carrier, Standing
 from otel_logger.staging import Staging
 from otel_logger_exporters.blob_files import copy_stream, temporary_file
-from otel_logger_exporters.blob_meta import BlobMeta
+from otel_logger_exporters.blob_meta import BlobMeta, BlobUnavailableError
 from otel_logger_exporters.blob_names import blob_name
 from otel_logger_exporters.blob_store import BlobStore
 from otel_logger_exporters.consignments import Consignment, consignments_in, parcel_path
 from otel_logger_exporters.private_copy import is_trusted_copy
 
-__all__ = ["Place", "Places", "Shelf", "Stage", "media_type"]
+__all__ = ["PAUSES", "Place", "Places", "Shelf", "Stage", "media_type"]
+
+PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0)
+"""Seconds after which a download is tried again from a store that cannot be reached: half a minute in all. Without what
+it is to go on from a training would not begin."""
 
 LONGEST_LOOK = 2.0
 """Seconds for which an upload that may not overwrite waits for the store to tell whether the name is taken."""
@@ -96,10 +101,17 @@ class Places(Protocol):
 class Shelf:
     """Knows which names are taken, and reads files back. Thread-safe."""
 
-    def __init__(self, staging: Staging, places: Places, longest_look: float = LONGEST_LOOK) -> None:
+    def __init__(
+        self,
+        staging: Staging,
+        places: Places,
+        longest_look: float = LONGEST_LOOK,
+        wait: Callable[[float], object] = time.sleep,
+    ) -> None:
         self._staging = staging
         self._places = places
         self._longest_look = longest_look
+        self._wait = wait
         self._lock = threading.RLock()
         self._taken: Counter[str] = Counter()
         self._conflicts: dict[str, str] = {}
@@ -144,7 +156,8 @@ class Shelf:
     ) -> None:
         """Write a file to `destination`, whole or not at all: what waits for a store if newer, else what is in it.
 
-        FileNotFoundError when there is none, FileExistsError when the destination is there and `overwrite` is false.
+        FileNotFoundError when there is none, FileExistsError when the destination is there and `overwrite` is false. A
+        store that cannot be reached is asked again for half a minute, then BlobUnavailableError.
         """
         target = Path(destination)
         if not overwrite and os.path.lexists(target):
@@ -154,9 +167,8 @@ class Shelf:
             msg = f"{str(target)!r} is no file, and is not replaced by {name!r}"
             raise OSError(errno.EINVAL, msg)
         places = list(self._places.reading())
-        for place in places:
-            if self._fetch_from(place, name, target.absolute(), progress):
-                return
+        if any(self._fetch_in_time(place, name, target.absolute(), progress) for place in places):
+            return
         looked = ", ".join(place.store.uri for place in places) or "no store: nothing has been written yet"
         msg = f"there is no file {name!r} in {looked}"
         raise FileNotFoundError(errno.ENOENT, msg)
@@ -188,8 +200,19 @@ class Shelf:
         known = _within(self._longest_look, lambda: store.meta(name))
         if known is None or self._places.may_replace(known):
             return None
-        by = f", stored by attempt {known.attempt} of run {known.run_id!r}" if known.run_id is not None else ""
-        return f"is in {store.uri} already{by}"
+        if known.run_id is None:
+            return f"is in {store.uri} already, stored by somebody else"
+        here = f"is in {store.uri} already, stored by {known.written_by}"
+        # A run that resumes without its folder and before a checkpoint was stored is a new one.
+        return f"{here}; if this is that run, set OTEL_LOGGER_RUN_ID={known.run_id}"
+
+    def _fetch_in_time(self, place: Place, name: str, target: Path, progress: Callable[[int], None] | None) -> bool:
+        for pause in PAUSES:
+            try:
+                return self._fetch_from(place, name, target, progress)
+            except BlobUnavailableError:
+                self._wait(pause)
+        return self._fetch_from(place, name, target, progress)
 
     def _fetch_from(self, place: Place, name: str, target: Path, progress: Callable[[int], None] | None) -> bool:
         for _ in range(_ATTEMPTS):

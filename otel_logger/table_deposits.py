@@ -8,6 +8,7 @@ from otel_logger.staging import Content
 
 __all__ = ["log_table"]
 
+
 def log_table(deposits: Deposits, columns: Any, rows: Any, name: str, step: int | None) -> None:
     """Copy a table now, and store it in the background. Never raises."""
     from otel_logger.tables import snapshot_table

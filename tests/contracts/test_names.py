@@ -83,6 +83,9 @@ def call_everything(log: OTelLogger, folder: Path) -> None:
         for number in range(1100):
             log.log_traces({"batch/tokens": number})
     log.log_images(np.zeros((3, 8, 8), np.uint8), name="picture", step=2, masks={"mask": np.zeros((8, 8))})
+    log.log_images(np.arange(384).reshape(2, 3, 8, 8), name="pictures", step=2)
+    # What is no image is counted as lost.
+    log.log_images(np.zeros((2, 2, 2, 2, 2)), name="none", step=2)
     log.log_table(["a", "b"], [[1, "x"], [2, "y"]], name="table", step=2)
     source = folder / "model.bin"
     source.write_bytes(b"weights")
@@ -194,6 +197,9 @@ def test_every_documented_name_is_sent_by_something(make: Make, collector: OtlpS
     with suppress(SystemExit), make(**rest) as log:
         log.log_hyperparameters({"old": 1, "lr": 0.2, "token": "a"})
         log.log_metrics({"loss": 1.0}, step=1)
+        (tmp_path / "model").write_bytes(b"weights")
+        # The next attempt uploads it again.
+        log.upload_file(None, "checkpoints/model.bin", tmp_path / "model")
         raise SystemExit(143)
     with suppress(RuntimeError), make(**rest, **links) as log:
         log.log_hyperparameters({f"layer_{number}": "x" * 8000 for number in range(40)} | {"token": "b"})

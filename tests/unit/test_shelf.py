@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from otel_logger import conventions as names
 from otel_logger.delivery import Carrier, is_earlier
-from otel_logger.shelf import Place, Shelf, Stage, media_type
+from otel_logger.shelf import PAUSES, Place, Shelf, Stage, media_type
 from otel_logger.staging import STAGED, Staging
 from otel_logger_exporters.blob_counts import BlobCounts
 from otel_logger_exporters.blob_meta import BlobCorruptError, BlobMeta, BlobUnavailableError
@@ -36,7 +36,8 @@ class _Case:
         self.writer.mkdir()
         self.run_id, self.attempt, self.now = "r", 1, 100
         self.staging = Staging(lambda: self.writer, Space(min_free=0), 2**40, BlobCounts(lambda: 0.0))
-        self.shelf = Shelf(self.staging, self, look)
+        self.waits = []
+        self.shelf = Shelf(self.staging, self, look, self.waits.append)
 
     def own(self):
         run_id, attempt = (self.run_id, self.attempt) if self.settled else (None, 1)
@@ -186,7 +187,7 @@ def test_a_taken_name_is_refused_without_overwrite(case):
     other = _Case(case.root / "other")
     other.store = case.store
     begin = f"cannot upload {str(other.root / 'source')!r}: a file "
-    by = "stored by attempt 1 of run 'r'"
+    by = "stored by run 'r', attempt 1; if this is that run, set OTEL_LOGGER_RUN_ID=r"
     assert f"{begin}'a/b.pt' is in {where} already, {by}{end}" == other.taken("a/b.pt")
     assert b"1" == case.read("a/b.pt")
     assert [] == case.left_staged()
@@ -503,6 +504,22 @@ def test_a_store_that_fails_does_not_hide_what_waits(case):
     assert (b"waits", 5, None) == (case.read("a"), case.shelf.size("a"), case.shelf.size("b"))
     with pytest.raises(BlobUnavailableError):
         case.read("b")
+    assert list(PAUSES) == case.waits
+
+
+def test_a_download_waits_for_a_store_that_comes_back(case):
+    """A store that cannot be reached for a moment does not keep a training from going on."""
+    case.upload("a", b"stored")
+    answers = [BlobUnavailableError(5, "the store is down")] * 2
+    ask = case.store.meta
+
+    def meta(name):
+        if answers:
+            raise answers.pop()
+        return ask(name)
+
+    case.store.meta = meta
+    assert (b"stored", [1.0, 2.0]) == (case.read("a"), case.waits)
 
 
 def test_an_upload_that_died_between_sidecar_and_file_is_read_from_where_it_waits(case):
