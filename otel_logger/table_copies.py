@@ -41,8 +41,12 @@ class CellCopies:
             return list(map(tuple, cells))
         if kinds == {dict} and _are_atoms(chain.from_iterable(map(dict.values, cells))) and _are_strings(cells):
             return list(map(dict.copy, cells))
-        if len(kinds) == 1 and _is_scalar(*kinds):
-            return [cell.item() for cell in cells]
+        if len(kinds) == 1 and _is_scalar(kind := next(iter(kinds))):
+            # Its module is loaded where its numbers are. A tenth of what asking each takes.
+            import numpy as np
+
+            plain: list[object] = np.fromiter(cells, kind, len(cells)).tolist()
+            return plain
         return [cell if type(cell) in _UNCHANGEABLE else self.cell(cell) for cell in cells]
 
     def cell(self, value: Any, within: tuple[int, ...] = ()) -> object:

@@ -9,7 +9,6 @@ which only some times have a zone. The metadata have the schema, under the key `
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from otel_logger.table_cells import Deferred, are_light, as_utf8, json_text
@@ -68,8 +67,8 @@ def read_parquet(file: BinaryIO) -> tuple[list[str], list[list[object]]]:
 
 def _cells(table: Table, index: int) -> Iterator[Any]:
     """Return the cells of a column that are something."""
-    rows = chain.from_iterable(table.rows.chunks)
-    return (row[index] for row in rows if index < len(row) and row[index] is not None)
+    columns = (chunk.columns(max(index + 1, chunk.width))[index] for chunk in table.rows.chunks)
+    return (cell for cells in columns for cell in cells if cell is not None)
 
 
 def _form(kind: str, cells: Iterator[Any]) -> _Form:
@@ -102,7 +101,7 @@ def _batches(table: Table, forms: list[_Form], arrow: "pa.Schema") -> Iterator["
 def _pieces(table: Table, makers: list[Callable[[Any], object]]) -> Iterator[list[list[object]]]:
     """Return the values of the columns, of some rows after others: of fewer where they are large."""
     for chunk in table.rows.chunks:
-        columns = list(zip_longest(*chunk, [None] * len(makers)))
+        columns = chunk.columns(len(makers))
         step = len(chunk) if are_light(columns) else 1
         values: list[list[object]] = [[] for _ in makers]
         size = 0

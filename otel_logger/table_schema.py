@@ -12,7 +12,6 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date, datetime, time
-from itertools import zip_longest
 from typing import Any
 
 from otel_logger.table_cells import ATOMS, kind_of
@@ -40,7 +39,7 @@ class TableSchema:
         names = column_names(table)
         found: list[set[str]] = [set() for _ in names]
         for chunk in table.rows.chunks:
-            for kinds, cells in zip(found, zip_longest(*chunk), strict=False):
+            for kinds, cells in zip(found, chunk.columns(len(names)), strict=True):
                 kinds |= _kinds(cells)
         return cls(tuple(names), tuple(map(_common, found)), len(table.rows))
 

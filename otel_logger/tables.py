@@ -6,8 +6,7 @@ written as text.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
-from operator import is_
+from itertools import chain, islice, repeat, zip_longest
 from typing import Any
 
 from otel_logger.devices import keep_on_device
@@ -30,33 +29,66 @@ _BYTES_PER_CELL = 64
 # Kinds of arrays whose cells their lists have as they are.
 _LISTED = tuple("biufUSO")
 
-_Chunk = tuple[tuple[object, ...], ...]
+
+class Chunk:
+    """Some rows of a table, as columns where all are of one length; iterating gives the rows.
+
+    Columns are few objects for many cells: each row would be one more for the garbage collector, which a training that
+    holds millions of its own notices.
+    """
+
+    __slots__ = ("_columns", "_count", "_rows")
+
+    def __init__(self, count: int, columns: Sequence[Sequence[object]], rows: Sequence[Sequence[object]] = ()) -> None:
+        self._count = count
+        self._columns = columns
+        self._rows = rows
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self._count
+
+    def __iter__(self) -> Iterator[Sequence[object]]:
+        """Return the rows, each as long as it is."""
+        if self._rows:
+            return iter(self._rows)
+        return zip(*self._columns, strict=True) if self._columns else repeat((), self._count)
+
+    @property
+    def width(self) -> int:
+        """Cells of the longest row."""
+        return max(map(len, self._rows), default=len(self._columns))
+
+    def columns(self, width: int) -> list[Sequence[object]]:
+        """Return `width` columns, None where a row has no cell."""
+        if self._rows:
+            return [cells[: self._count] for cells in zip_longest(*self._rows, [None] * width)]
+        return [*self._columns, *repeat([None] * self._count, width - len(self._columns))]
 
 
 class Rows:
     """The rows of a table in chunks; iterating gives the rows one by one.
 
-    Chunks keep other threads running: the garbage collector does not visit tuples that hold nothing it could free, and
-    a million rows are given back a chunk at a time.
+    Chunks keep other threads running: a million rows are given back a chunk at a time.
     """
 
     __slots__ = ("_count", "chunks", "width")
 
-    def __init__(self, chunks: Iterable[_Chunk] = ()) -> None:
-        self.chunks: list[_Chunk] = []
+    def __init__(self, chunks: Iterable[Chunk] = ()) -> None:
+        self.chunks: list[Chunk] = []
         self.width = 0
         """Cells of the longest row."""
         self._count = 0
         for chunk in chunks:
             self.chunks.append(chunk)
-            self.width = max(self.width, max(map(len, chunk), default=0))
+            self.width = max(self.width, chunk.width)
             self._count += len(chunk)
 
     def __len__(self) -> int:
         """Return the number of rows."""
         return self._count
 
-    def __iter__(self) -> Iterator[tuple[object, ...]]:
+    def __iter__(self) -> Iterator[Sequence[object]]:
         """Return the rows, first to last."""
         return chain.from_iterable(self.chunks)
 
@@ -165,29 +197,28 @@ def _rows(rows: object) -> Iterable[object]:
     return rows
 
 
-def _chunks(rows: Iterable[object], copies: CellCopies) -> Iterator[_Chunk]:
+def _chunks(rows: Iterable[object], copies: CellCopies) -> Iterator[Chunk]:
     count = 16
     try:
         iterator = iter(rows)
         while piece := tuple(islice(iterator, count)):
             chunk = _chunk(piece, copies)
-            count = max(1, min(_ROWS, _CELLS // max(1, len(chunk[-1]))))
+            count = max(1, min(_ROWS, _CELLS // max(1, chunk.width)))
             yield chunk
     except Exception as error:
         msg = f"not a table: its rows cannot be read ({type(error).__name__}: {error})"
         raise ValueError(msg) from None
 
 
-def _chunk(rows: Sequence[Any], copies: CellCopies) -> _Chunk:
+def _chunk(rows: Sequence[Any], copies: CellCopies) -> Chunk:
     if not {list, tuple}.issuperset(map(type, rows)):
         rows = [row if isinstance(row, (list, tuple)) else _cells(row) for row in rows]
-    chunk = tuple(map(tuple, rows))
-    if len(set(map(len, chunk))) > 1 or len(chunk) < len(chunk[0]):
-        return tuple([tuple(copies.column(row)) for row in chunk])
-    columns = list(zip(*chunk, strict=True))
-    copied = list(map(copies.column, columns))
-    # Mostly they are atoms alone.
-    return chunk if all(map(is_, copied, columns)) else tuple(zip(*copied, strict=True))
+    # Another thread may make a list longer meanwhile: what is looked at is what is copied.
+    rows = list(map(tuple, rows))
+    lengths = set(map(len, rows))
+    if len(lengths) > 1 or len(rows) < max(lengths):
+        return Chunk(len(rows), (), list(map(copies.column, rows)))
+    return Chunk(len(rows), list(map(copies.column, zip(*rows, strict=True))))
 
 
 def _cells(row: object) -> list[object]:
