@@ -37,6 +37,8 @@ VOLATILE = frozenset(
         names.WRITER_ID,
         names.BLOB_DIGEST,
         names.BLOB_SIZE,
+        names.BLOB_DURATION,
+        names.FILE_SIZE,
         "code.line.number",
         "host.id",
         "host.name",
