@@ -41,7 +41,7 @@ class Library(Protocol):
 class OTel:
     """otel_logger, with the store that it has by default, or with a bucket."""
 
-    CAN = frozenset({"images", "masks", "table", "upload"})
+    CAN = frozenset({"images", "masks", "table", "mixed table", "upload"})
 
     def __init__(self, folder: Path, blob_store: str | None) -> None:
         from otel_logger import OTelLogger
@@ -83,7 +83,7 @@ class OTel:
 class WandB:
     """W&B without a server. Its images and tables are encoded within the call, and files become artifacts."""
 
-    CAN = frozenset({"images", "masks", "table", "upload"})
+    CAN = frozenset({"images", "masks", "table", "mixed table", "upload"})
 
     def __init__(self, folder: Path) -> None:
         places = dict.fromkeys(("WANDB_DIR", "WANDB_DATA_DIR", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR"), str(folder))

@@ -57,7 +57,8 @@ class Program:
         self._calls = 0
         if {"images", "table"} & library.CAN:
             self._batches = [batch(number) for number in range(BATCHES)]
-            self._rows = [mixed_rows(1000) for _ in range(BATCHES)]
+            self._plain = [plain_rows(1000, times=2) for _ in range(BATCHES)]
+            self._mixed = [mixed_rows(1000) for _ in range(BATCHES)]
 
     def obey(self, command: dict[str, Any]) -> dict[str, float]:
         """Carry out a command and return what was measured."""
@@ -75,8 +76,8 @@ class Program:
         what = command["do"]
         if what == "upload":
             return lambda: self.library.upload_file(command["name"], self._file)
-        if what == "table":
-            rows = self._rows[self._calls % BATCHES]
+        if what in ("table", "mixed table"):
+            rows = (self._plain if what == "table" else self._mixed)[self._calls % BATCHES]
             return lambda: self.library.log_table(columns(10), rows)
         images, masks = self._batches[self._calls % BATCHES]
         if what == "masks":

@@ -71,9 +71,15 @@ def mixed_rows(count: int) -> list[list[Any]]:
     ]
 
 
-def plain_rows(count: int) -> list[list[Any]]:
-    """Return rows of four cells: an integer, a float, a string and a boolean."""
-    return [[number, number / 7, f"example {number}", number % 2 == 0] for number in range(count)]
+def plain_rows(count: int, times: int = 0) -> list[list[Any]]:
+    """Return rows of four cells: an integer, a float, a string and a boolean; `times` adds three more of them."""
+    return [
+        [
+            *(number, number / 7, f"example {number}", number % 2 == 0),
+            *(cell for more in range(times) for cell in (number + more, number / (more + 1), f"text {number} {more}")),
+        ]
+        for number in range(count)
+    ]
 
 
 def make_file(path: Path, size: int) -> None:

@@ -117,7 +117,9 @@ ATTRIBUTES: Final = (
         "what became of it: a later attempt has stored one of its name since, or its name was another's",
         values=(names.OUTCOME_STORED, names.OUTCOME_SUPERSEDED, names.OUTCOME_CONFLICT, names.OUTCOME_FAILED),
     ),
-    _attribute(names.BLOB_REASON, "1 per failure", "why it is not stored under its name", synonym="`error.type`"),
+    _attribute(
+        names.BLOB_REASON, "1 per failure", "why it is not stored, or not under its name", synonym="`error.type`"
+    ),
     _attribute(names.BLOB_DURATION, "unbounded", "from the call until it was stored", unit="s"),
     _attribute(names.BLOB_REPLACED_ATTEMPT, "a few", "the earlier attempt at this run whose file it replaced"),
     _attribute(names.FILE_NAME, "1 per name", "the last part of a file's name"),
@@ -126,8 +128,14 @@ ATTRIBUTES: Final = (
     _attribute(names.IMAGE_COUNT, "a few", "how many images the call had", unit="{image}"),
     _attribute(names.IMAGE_WIDTH, "a few", "width", unit="{pixel}"),
     _attribute(names.IMAGE_HEIGHT, "a few", "height", unit="{pixel}"),
-    _attribute(names.IMAGE_URIS, "1 per gallery", "the images that a gallery shows; the blob is its index of all"),
-    _attribute(names.MASK_NAMES, "a few", "the masks' names, in the order of the other lists"),
+    _attribute(
+        names.IMAGE_URIS,
+        "1 per gallery",
+        "the images that a gallery shows, or the one with over 32 masks; the blob is an index of all",
+    ),
+    _attribute(
+        names.MASK_NAMES, "a few", "the masks' names, in the order of the other lists; of an index the first 8 KiB"
+    ),
     _attribute(names.MASK_URIS, "1 per image", "label images, exact"),
     _attribute(names.MASK_ENCODINGS, "3", "how labels are in them"),
     _attribute(names.MASK_LABELS, "a few", "names and colours of the labels by mask, as JSON"),

@@ -18,7 +18,11 @@ from otel_logger_exporters.blob_store import BlobStore
 from otel_logger_exporters.consignments import UNLISTED, Consignment, Parcel, parcel_path
 from otel_logger_exporters.items import Severity
 
-__all__ = ["Carrier", "Delivered", "Standing", "is_earlier", "span_of"]
+__all__ = ["Carrier", "Delivered", "Standing", "is_earlier", "span_of", "told"]
+
+
+_LONGEST = 4096
+"""Characters of a name or reason in a record: Loki refuses one with 64 KB of attributes. No path is longer."""
 
 
 class Standing(Enum):
@@ -84,7 +88,7 @@ class Carrier:
         except _Taken as taken_by:
             return self._not_stored(manifest, consignment, names.OUTCOME_CONFLICT, taken_by.error)
         duration = max(0.0, (now_ns() - consignment.time_ns) / 1e9)
-        return Delivered({names.NAME: text(consignment.name), names.BLOB_DURATION: duration} | attributes)
+        return Delivered({names.NAME: told(consignment.name), names.BLOB_DURATION: duration} | attributes)
 
     def standing(self, consignment: Consignment, known: BlobMeta) -> Standing:
         """Tell what is to become of a stored file whose name a consignment is to have."""
@@ -123,7 +127,7 @@ class Carrier:
                 }
             raise _Taken(error) from error
         attributes = self._link(meta, uri) | {
-            names.FILE_NAME: text(consignment.name).rstrip("/").rpartition("/")[2],
+            names.FILE_NAME: told(consignment.name.rstrip("/").rpartition("/")[2]),
             names.FILE_SIZE: meta.size,
         }
         if met and not consignment.overwrite:
@@ -179,11 +183,12 @@ class Carrier:
 
     def _browsable(self, uri: str, template: str) -> str:
         path = uri.removeprefix(self.store.uri).lstrip("/")
-        return template.replace("{name}", quote(path, safe="/%"))
+        # A folder's URI is percent-encoded, a bucket's has its key as it is.
+        return template.replace("{name}", path if uri.startswith("file:") else quote(path))
 
     def _not_stored(self, manifest: Path, consignment: Consignment, outcome: str, error: OSError) -> Delivered:
         reason = error.strerror or str(error)
-        attributes: dict[str, Any] = {names.NAME: text(consignment.name), names.BLOB_OUTCOME: outcome}
+        attributes: dict[str, Any] = {names.NAME: told(consignment.name), names.BLOB_OUTCOME: outcome}
         paths = [parcel_path(manifest, parcel) for parcel in consignment.parcels]
         # What was damaged on this disk is worth nothing anywhere.
         is_left = any(path.exists() for path in paths) and not isinstance(error, BlobCorruptError)
@@ -207,13 +212,18 @@ class Carrier:
         if is_left:
             where = paths[0] if consignment.is_file else manifest.parent
             reason = f"{reason}; its bytes stay in {str(where)!r}"
-        return Delivered(attributes | {names.BLOB_REASON: text(reason)}, Severity.ERROR, reason, is_left)
+        return Delivered(attributes | {names.BLOB_REASON: told(reason)}, Severity.ERROR, reason, is_left)
 
 
 def is_earlier(known: BlobMeta, attempt: int, started_ns: int) -> bool:
     """Tell whether what is stored of a run is of an attempt before this one, which began at `started_ns`."""
     # Attempts on machines that have not each other's folders may have one number.
     return known.attempt < attempt or 0 < known.time_ns < started_ns
+
+
+def told(value: str) -> str:
+    """Return a name or reason as a record tells it."""
+    return text(value[:_LONGEST])
 
 
 def span_of(consignment: Consignment) -> SpanContext:

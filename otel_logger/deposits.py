@@ -2,7 +2,6 @@
 
 import sys
 import threading
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,9 +11,10 @@ from typing import Any
 from opentelemetry.trace import INVALID_SPAN_CONTEXT, SpanContext
 
 from otel_logger import conventions as names
-from otel_logger.delivery import Carrier, Delivered, span_of
+from otel_logger.delivery import Carrier, Delivered, span_of, told
+from otel_logger.media_types import media_type
 from otel_logger.places import RunPlaces
-from otel_logger.shelf import Shelf, media_type
+from otel_logger.shelf import Shelf
 from otel_logger.spans import Block
 from otel_logger.staging import Content, Staged, Staging
 from otel_logger.trainer import Position
@@ -23,7 +23,7 @@ from otel_logger.writer import Writer
 from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.consignments import Consignment
 from otel_logger_exporters.courier import Courier, Load
-from otel_logger_exporters.entropy import random_bytes
+from otel_logger_exporters.entropy import random_uid
 from otel_logger_exporters.items import Severity
 from otel_logger_exporters.signals import Signal
 from otel_logger_exporters.space import Space
@@ -53,6 +53,9 @@ class Deposits:
     encoded. So a dead process leaves it to the next.
     """
 
+    no_room = "they come faster than they are stored, or as the logger closes"
+    """Why the bench does not take a job."""
+
     def __init__(self, writer: Writer, position: Position, clock: Clock) -> None:
         self._writer = writer
         self._position = position
@@ -69,6 +72,8 @@ class Deposits:
         self._changed = threading.Condition(threading.RLock())
         self._callers: list[threading.Thread] = []
         self._recorded: list[tuple[Staged, Delivered]] = []
+        self._telling = 0
+        self._is_over = False
         writer.on_settled.append(self.courier.wake)
         writer.on_tended.append(self._tidy)
 
@@ -87,10 +92,19 @@ class Deposits:
         attributes: Mapping[str, Any],
         body: str | None,
         moment: Moment,
+        count: int = 1,
     ) -> None:
-        """Put contents on disk, and from there into the store, told by one record; OSError if the disk is full."""
+        """Put contents, those of `count` images or a table, on disk, and from there into the store.
+
+        They are told by one record, also where the disk has no room for them.
+        """
         consignment = self._consignment(event, name, moment, dict(attributes), body)
-        self._send(self._staging.put_objects(consignment, contents))
+        try:
+            staged = self._staging.put_objects(consignment, contents)
+        except OSError as error:
+            self._lose_one(consignment, str(error), moment, count)
+        else:
+            self._send(staged)
 
     def upload(self, remote_file_name: str, file_path: str | Path, *, overwrite: bool, step: int | None) -> None:
         """Take a private copy now and store it in the background.
@@ -114,24 +128,28 @@ class Deposits:
                 self._shelf.let_go(remote_file_name)
                 if isinstance(error, FileNotFoundError) or not isinstance(error, OSError):
                     raise
-                self.lose_file(remote_file_name, str(error), moment)
+                self._lose_one(consignment, str(error), moment)
             else:
                 self._send(staged)
-
-    no_room = "they come faster than they are stored, or as the logger closes"
 
     def lose(self, kind: str, count: int, explanation: str) -> None:
         """Count what will not be stored, and tell why."""
         self.ledger.drop(kind, count, explanation)
 
-    def lose_file(self, name: str, reason: str, moment: Moment) -> None:
-        """Count a file as lost, and record that."""
-        self.ledger.drop("file", 1, f"File {name!r} is lost: {reason}")
+    def _lose_one(self, consignment: Consignment, reason: str, moment: Moment, count: int = 1) -> None:
+        """Count what there is no room for as lost, and record that."""
+        kind = consignment.event.rpartition(".")[2]
+        self.ledger.drop(kind, count, f"{kind.capitalize()} {consignment.name!r} is lost: {reason}")
         self.ledger.blobs.fail()
-        failed = {names.NAME: name, names.BLOB_OUTCOME: names.OUTCOME_FAILED, names.BLOB_REASON: reason}
+        failed = {
+            names.NAME: told(consignment.name),
+            names.BLOB_OUTCOME: names.OUTCOME_FAILED,
+            names.BLOB_REASON: told(reason),
+        }
         self._writer.emit(
-            names.EVENT_FILE,
-            failed | _epoch(moment),
+            consignment.event,
+            {**(consignment.attributes or {}), **failed},
+            body=consignment.body,
             step=moment.step,
             time_ns=moment.time_ns,
             severity=Severity.ERROR,
@@ -157,8 +175,10 @@ class Deposits:
         self._wait(deadline, lambda: not self._is_called())
         self.courier.drain(max(0.0, deadline - self._clock.monotonic()))
         self.courier.stop()
+        with self._changed:
+            self._is_over = True
         # Such records are written within a fraction of a second, or else by the end of the writer.
-        self._wait(min(deadline, self._clock.monotonic() + _WRITING), self._tidy)
+        self._wait(min(deadline, self._clock.monotonic() + _WRITING), lambda: not self._telling and self._tidy())
         self._staging.close()
 
     def flush(self, timeout: float) -> bool:
@@ -171,6 +191,7 @@ class Deposits:
         """Leave what is staged to the parent, in the child of a fork."""
         self._changed = threading.Condition(threading.RLock())
         self._callers, self._recorded = [], []
+        self._telling = 0
         self._shelf.abandon()
 
     def _consignment(
@@ -185,7 +206,7 @@ class Deposits:
         overwrite: bool = True,
     ) -> Consignment:
         return Consignment(
-            uid=uuid.UUID(bytes=random_bytes(16), version=4).hex,
+            uid=random_uid(),
             name=name,
             time_ns=moment.time_ns,
             event=event,
@@ -253,16 +274,33 @@ class Deposits:
         # The courier begins when the run is known.
         assert store is not None
         assert identity is not None
-        carrier = Carrier(
-            store, identity.run_id, identity.attempt, self.settings.blob_url, started_ns=self._writer.started_ns
-        )
         consignment = staged.consignment
+        # It counts where a name may be refused.
+        is_refusable = consignment.is_file and not consignment.overwrite
+        started_ns = self._places.started_ns() if is_refusable else self._writer.started_ns
+        carrier = Carrier(store, identity.run_id, identity.attempt, self.settings.blob_url, started_ns=started_ns)
         manifest = self._staging.manifest(staged)
-        if consignment.is_file:
-            delivered = self._upload(carrier, manifest, consignment)
-        else:
-            delivered = carrier.deliver(manifest, consignment, self._clock.time_ns)
-        if delivered.reason is None:
+        upload = self._upload_span(consignment) if consignment.is_file else None
+        delivered = carrier.deliver(manifest, consignment, self._clock.time_ns)
+        with self._changed:
+            if self._is_over:
+                # A record would be lost now. Who delivers this again finds it stored, and tells of it.
+                return
+            self._telling += 1
+        try:
+            if upload is not None:
+                self._end_upload(upload, consignment, delivered)
+            self._tell(consignment, delivered)
+            self._staging.forget(staged)
+            with self._changed:
+                self._recorded.append((staged, delivered))
+            self._tidy()
+        finally:
+            with self._changed:
+                self._telling -= 1
+
+    def _tell(self, consignment: Consignment, delivered: Delivered) -> None:
+        if delivered.is_stored:
             self.ledger.blobs.store(consignment.uid)
         else:
             self._tell_failure(consignment, delivered)
@@ -276,10 +314,6 @@ class Deposits:
             span=span_of(consignment),
             uid=consignment.uid,
         )
-        self._staging.forget(staged)
-        with self._changed:
-            self._recorded.append((staged, delivered))
-        self._tidy()
 
     def _tell_failure(self, consignment: Consignment, delivered: Delivered) -> None:
         what = "File" if consignment.is_file else "What was logged as"
@@ -291,16 +325,18 @@ class Deposits:
         self.ledger.drop(kind, 1, f"{what} {consignment.name!r} is not stored: {delivered.reason}")
         self.ledger.blobs.fail(consignment.uid)
 
-    def _upload(self, carrier: Carrier, manifest: Path, consignment: Consignment) -> Delivered:
-        """Store a file in a span below the one that its call was made in, which may long be over."""
+    def _upload_span(self, consignment: Consignment) -> Block:
+        """Return the span of storing a file, below the one that its call was made in, which may long be over."""
         upload = self._uploads.get(consignment.uid)
         if upload is None:
             position = {} if consignment.step is None else {names.STEP: consignment.step}
-            attributes = {names.NAME: consignment.name, names.BLOB_OUTCOME: names.OUTCOME_FAILED} | position
+            attributes = {names.NAME: told(consignment.name), names.BLOB_OUTCOME: names.OUTCOME_FAILED} | position
             upload = self._writer.spans.block_apart(names.SPAN_UPLOAD, attributes, span_of(consignment))
             # One span for all attempts; what they wait for may last for hours.
             self._uploads[consignment.uid] = upload
-        delivered = carrier.deliver(manifest, consignment, self._clock.time_ns)
+        return upload
+
+    def _end_upload(self, upload: Block, consignment: Consignment, delivered: Delivered) -> None:
         del self._uploads[consignment.uid]
         upload.span.set_attributes(
             {
@@ -309,7 +345,6 @@ class Deposits:
             }
         )
         upload.end(OSError(delivered.reason) if delivered.reason is not None else None)
-        return delivered
 
 
 def _epoch(moment: Moment) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from otel_logger.trainer import Position, follow
 from otel_logger.trainer_events import TrainerEvents
 from otel_logger.values import key_text, text
 from otel_logger_exporters.clock import SystemClock
-from otel_logger_exporters.errors import ConfigurationError
+from otel_logger_exporters.errors import ConfigurationError, quoted
 from otel_logger_exporters.ledger import Stats, warn
 
 __all__ = ["Destination"]
@@ -269,7 +269,7 @@ class Destination(TrainerEvents):
         if session is None:
             return
         step = self._step(session, step)
-        arguments = images, key_text(name), bool(channels_last), step, masks, mask_class_labels, bool(use_table)
+        arguments = images, key_text(name), channels_last, step, masks, mask_class_labels, use_table
         session.guard(log_images, session.deposits, *arguments)
 
     def log_table(
@@ -323,7 +323,7 @@ class Destination(TrainerEvents):
         except (FileNotFoundError, FileExistsError) as error:
             return error
         except Exception as error:
-            session.ledger.drop("file", 1, f"File {remote_file_name!r} is lost: {error!r}")
+            session.ledger.drop("file", 1, f"File {key_text(remote_file_name)!r} is lost: {quoted(error)}")
         return None
 
     def download_file(
@@ -352,7 +352,7 @@ class Destination(TrainerEvents):
             raise FileNotFoundError(msg)
         # Also of a session that is closed: what it stored is still there.
         deposits, name = self._session.deposits, str(remote_file_name)
-        with download_progress(name, deposits.size(name) if progress_bar else None, enabled=progress_bar) as progress:
+        with download_progress(name, lambda: deposits.size(name), enabled=progress_bar) as progress:
             deposits.download(name, destination, overwrite=overwrite, progress=progress)
 
     def can_upload_files(self) -> bool:

@@ -2,6 +2,7 @@
 
 import shutil
 import tempfile
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,20 +18,24 @@ __all__ = ["check_blob_store"]
 
 _CHECK = "blob store"
 
+_PATIENCE = 30.0
+"""Seconds for all steps. A store that takes a connection and does not answer would be waited for much longer."""
+
 _SEE_TO_IT = (
     "Correct OTEL_LOGGER_BLOB_STORE, or what the store asks of who comes. Until then images, tables and files wait on "
     "disk."
 )
 
 
-def check_blob_store(url: BlobUrl, environ: Mapping[str, str]) -> Finding:
+def check_blob_store(url: BlobUrl, environ: Mapping[str, str], patience: float = _PATIENCE) -> Finding:
     """Return whether OTEL_LOGGER_BLOB_STORE takes images, tables and files, by storing one that is deleted again.
 
-    A folder is tried in one of its own within it, or where it would be made; neither is left behind.
+    A folder is tried in one of its own within it, or where it would be made; neither is left behind. `patience` are
+    the seconds that the store has.
     """
     if url.scheme != "file":
         try:
-            return _tried(open_blob_store(url.uri(), environ))
+            return _tried(open_blob_store(url.uri(), environ), patience)
         except ConfigurationError as error:
             return problem(_CHECK, str(error), _SEE_TO_IT)
     folder = Path(url.place)
@@ -39,14 +44,19 @@ def check_blob_store(url: BlobUrl, environ: Mapping[str, str]) -> Finding:
         return finding
     attempt = Path(tempfile.mkdtemp(prefix=".otel-logger-doctor-", dir=place))
     try:
-        found = _tried(FileBlobStore(attempt))
+        found = _tried(FileBlobStore(attempt), patience)
         return finding if found.verdict == OK else found
     finally:
         shutil.rmtree(attempt, ignore_errors=True)
 
 
-def _tried(store: BlobStore) -> Finding:
-    steps = {step.what: step for step in probe(store)}
+def _tried(store: BlobStore, patience: float) -> Finding:
+    steps: dict[str, ProbeStep] = {}
+    trial = threading.Thread(target=lambda: steps.update((step.what, step) for step in probe(store)), daemon=True)
+    trial.start()
+    trial.join(patience)
+    if trial.is_alive():
+        return problem(_CHECK, f"{store.uri} has not answered within {patience:g} s", _SEE_TO_IT)
     for what in (WRITE, READ):
         if (error := _error(steps.get(what))) is not None:
             return problem(_CHECK, f"{store.uri}, {what}: {error}", _SEE_TO_IT)

@@ -1,7 +1,6 @@
 """The event log: log records with an event name, each saying who, when and in which span."""
 
 import os
-import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,7 +9,7 @@ from opentelemetry.trace import SpanContext
 
 from otel_logger.conventions import LOG_RECORD_UID, PROCESS_PID, SCHEMA_URL, SCOPE_NAME, SCOPE_VERSION, STEP
 from otel_logger_exporters.clock import Clock
-from otel_logger_exporters.entropy import random_bytes
+from otel_logger_exporters.entropy import random_uid
 from otel_logger_exporters.items import Event, Severity, encode_event
 from otel_logger_exporters.ledger import Ledger
 from otel_logger_exporters.limits import Limits
@@ -66,7 +65,7 @@ class EventLog:
         if self._outbox.journal(Signal.LOGS) is None:
             return
         # First, as a limit of attributes keeps those: the uid is what a record that is sent twice is known by.
-        uid = uid or uuid.UUID(bytes=random_bytes(16), version=4).hex
+        uid = uid or random_uid()
         identity = {LOG_RECORD_UID: uid, PROCESS_PID: os.getpid()}
         event = Event(
             name=name,

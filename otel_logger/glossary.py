@@ -267,11 +267,11 @@ _BLOB = (
     names.BLOB_SIZE,
     names.BLOB_MEDIA_TYPE,
     names.BLOB_OUTCOME,
+    names.BLOB_REASON,
     names.BLOB_DURATION,
     names.EPOCH,
 )
 
-_FAILURE = (names.BLOB_REASON,)
 _MASKS = (names.MASK_NAMES, names.MASK_LABELS)
 
 EVENTS: Final = (
@@ -303,7 +303,7 @@ EVENTS: Final = (
     ),
     _event(
         names.EVENT_IMAGE,
-        "an image was stored with its masks, or several as a gallery",
+        "an image was stored with its masks, or several as a gallery, or could not be",
         body="a thumbnail as data URI, masks beside it; of a gallery 16 of its images",
         carries=(
             names.IMAGE_INDEX,
@@ -320,14 +320,14 @@ EVENTS: Final = (
     ),
     _event(
         names.EVENT_TABLE,
-        "a table was stored",
+        "a table was stored, or could not be",
         body="its first rows as JSON lines, up to 8 KiB",
         carries=(names.TABLE_ROWS, names.TABLE_COLUMNS, *_BLOB),
     ),
     _event(
         names.EVENT_FILE,
         "a file was stored, or could not be",
-        carries=(names.FILE_NAME, names.FILE_SIZE, names.BLOB_REPLACED_ATTEMPT, *_BLOB, *_FAILURE),
+        carries=(names.FILE_NAME, names.FILE_SIZE, names.BLOB_REPLACED_ATTEMPT, *_BLOB),
     ),
 )
 

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 __all__ = ["log_images"]
 
 LEGEND_BYTES = 8192
-"""Of the labels of masks, with their names and colours, in a record; an index of images has all of them."""
+"""Of the labels of masks, with their names and colours, in a record, and of masks' names in that of a gallery; an index
+of images has all of them."""
+
+MOST_MASKS = 32
+"""Of an image, whose record lists them; one with more has an index. Loki refuses records with 64 KB of attributes."""
 
 
 def log_images(
@@ -31,10 +35,12 @@ def log_images(
     labels: Any,
     use_table: bool,
 ) -> None:
-    """Copy images and masks now, and store them in the background. Never raises."""
+    """Copy images and masks now, and store them in the background; raises only what the caller's flags raise."""
     from otel_logger.held_images import hold_images
     from otel_logger.images import take_images
 
+    # An array has no truth, and raises: here that costs the call.
+    channels_last, use_table = bool(channels_last), bool(use_table)
     moment = deposits.moment(step)
     call = _Call(deposits, name, labels, use_table, moment)
     # Copied where they are: to fetch them here would make the training wait for its device.
@@ -99,6 +105,9 @@ class _Call:
             names.IMAGE_WIDTH: picture.width,
             names.IMAGE_HEIGHT: picture.height,
         }
+        if len(picture.masks) > MOST_MASKS:
+            self._keep_index([picture], attributes, picture.thumbnail)
+            return
         if picture.masks:
             attributes[names.MASK_NAMES] = [mask.name for mask in picture.masks]
             attributes[names.MASK_ENCODINGS] = [mask.encoding for mask in picture.masks]
@@ -111,7 +120,12 @@ class _Call:
         self._keep(contents, attributes, picture.thumbnail, 1)
 
     def _keep_gallery(self, pictures: "list[Picture]", count: int) -> None:
-        from otel_logger.galleries import gallery, gallery_indices
+        from otel_logger.galleries import gallery
+
+        self._keep_index(pictures, {names.IMAGE_COUNT: count}, gallery([picture.tile for picture in pictures]))
+
+    def _keep_index(self, pictures: "list[Picture]", attributes: dict[str, Any], body: str) -> None:
+        from otel_logger.galleries import gallery_indices
 
         contents: list[Content] = []
         entries: list[dict[str, Any]] = []
@@ -128,18 +142,13 @@ class _Call:
                 )
             entries.append(entry)
         index = json.dumps({"version": 1, "name": self._name, "images": entries}, ensure_ascii=True).encode("ascii")
-        attributes: dict[str, Any] = {names.IMAGE_COUNT: count}
-        if named := list(dict.fromkeys(mask.name for picture in pictures for mask in picture.masks)):
-            attributes[names.MASK_NAMES] = named
-            attributes[names.MASK_LABELS] = _legend([mask for picture in pictures for mask in picture.masks])
-        body = gallery([picture.tile for picture in pictures])
+        if masks := [mask for picture in pictures for mask in picture.masks]:
+            attributes[names.MASK_NAMES] = _first_names(masks)
+            attributes[names.MASK_LABELS] = _legend(masks)
         self._keep([_content(index, "application/json", "json"), *contents], attributes, body, len(pictures))
 
     def _keep(self, contents: list[Content], attributes: dict[str, Any], body: str, images: int) -> None:
-        try:
-            self._deposits.keep(names.EVENT_IMAGE, self._name, contents, attributes, body, self._moment)
-        except OSError as error:
-            self._deposits.lose("image", images, f"Images {self._name!r} are lost: {error}")
+        self._deposits.keep(names.EVENT_IMAGE, self._name, contents, attributes, body, self._moment, images)
 
     def _lose(self, index: int, error: Exception) -> None:
         self._deposits.lose("image", 1, f"Image {index} of {self._name!r} is lost: {error}")
@@ -159,6 +168,18 @@ def _stored(data: bytes, media_type: str, extension: str, role: str, contents: l
 
 def _content(data: bytes, media_type: str, extension: str, role: str = "") -> Content:
     return Content(lambda file: file.write(data), media_type, extension, role)
+
+
+def _first_names(masks: "Sequence[MaskPicture]") -> list[str]:
+    """The names of masks, each once, as many as there is room for."""
+    named: list[str] = []
+    size = 0
+    for name in dict.fromkeys(mask.name for mask in masks):
+        size += len(name.encode()) + 4
+        if size > LEGEND_BYTES:
+            break
+        named.append(name)
+    return named
 
 
 def _legend(masks: "Sequence[MaskPicture]") -> str:

@@ -18,6 +18,7 @@ from otel_logger_exporters.adoption import read_legacy
 from otel_logger_exporters.blob_meta import BlobForbiddenError, BlobUnavailableError
 from otel_logger_exporters.blob_names import blob_name
 from otel_logger_exporters.blob_store import BlobStore, open_blob_store
+from otel_logger_exporters.blob_url import parse_blob_store
 from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.consignments import (
     Consignment,
@@ -134,6 +135,9 @@ class Leftovers:
         url = self.launch.settings.blob_store or consignment.store
         if url is None:
             return FileBlobStore(blobs_folder(self.folder))
+        if self.launch.settings.blob_store is None and not parse_blob_store(url).lasts:
+            msg = f"{url!r} was the memory of a process that is gone: set OTEL_LOGGER_BLOB_STORE to a store that lasts"
+            raise ConfigurationError(msg)
         if url not in self._stores:
             self._stores[url] = open_blob_store(url, self.launch.environ)
         return self._stores[url]
@@ -146,8 +150,8 @@ class Leftovers:
                 set_aside(manifest)
             else:
                 discard(manifest, consignment)
-            self.stored += delivered.reason is None
-            self.failed += delivered.reason is not None
+            self.stored += delivered.is_stored
+            self.failed += not delivered.is_stored
             advance(_weight(consignment))
         done.clear()
 

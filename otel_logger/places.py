@@ -20,6 +20,7 @@ class RunPlaces:
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
+        self._started_ns: int | None = None
         launch = writer.launch
         url = launch.settings.blob_store
         self._fixed = open_blob_store(url, launch.environ) if url is not None else None
@@ -29,11 +30,20 @@ class RunPlaces:
         """The URI of the store that is set."""
         return self._fixed.uri if self._fixed is not None else None
 
+    def started_ns(self) -> int:
+        """When the attempt began, which is earlier than this writer where another rank was there first."""
+        if self._started_ns is None and (identity := self._writer.identity) is not None:
+            # Once: who was there before is there now.
+            writers = _writers(run_folder(self._writer.launch.directory, identity.run_id))
+            others = [writer.started_ns for _, writer in writers if writer.attempt == identity.attempt]
+            self._started_ns = min([self._writer.started_ns, *others])
+        return self._started_ns or self._writer.started_ns
+
     def own(self) -> Stage:
         """Return the folder in which this writer's own things wait."""
         identity = self._writer.identity
         run_id, attempt = (identity.run_id, identity.attempt) if identity is not None else (None, 1)
-        return Stage(self._writer.folder / STAGED, run_id, attempt, self._writer.started_ns)
+        return Stage(self._writer.folder / STAGED, run_id, attempt, self.started_ns())
 
     def writing(self) -> BlobStore | None:
         """Return the store to write to, or None while the run is not known."""
@@ -59,7 +69,7 @@ class RunPlaces:
         identity = self._writer.identity
         if identity is None:
             return known.run_id is not None
-        return known.run_id == identity.run_id and is_earlier(known, identity.attempt, self._writer.started_ns)
+        return known.run_id == identity.run_id and is_earlier(known, identity.attempt, self.started_ns())
 
     def _runs(self) -> Iterator[tuple[Path, list[tuple[Path, WriterFile]]]]:
         """Yield the default stores of runs with the writers of each."""

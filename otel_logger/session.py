@@ -25,7 +25,7 @@ from otel_logger.values import plain, text
 from otel_logger.writer import Writer
 from otel_logger_exporters.clock import Clock
 from otel_logger_exporters.endpoint_urls import GRPC
-from otel_logger_exporters.errors import ConfigurationError
+from otel_logger_exporters.errors import ConfigurationError, quoted
 from otel_logger_exporters.ledger import Ledger, Stats, warn
 from otel_logger_exporters.signals import Signal
 
@@ -263,7 +263,7 @@ class Session:
         try:
             return action(*arguments)
         except Exception as error:
-            self.ledger.drop("internal", 1, f"A call is lost by a fault inside otel_logger: {error!r}")
+            self.ledger.drop("internal", 1, f"A call is lost by a fault inside otel_logger: {quoted(error)}")
             return None
         finally:
             if self._is_finish_due and action != self.finish:

@@ -74,7 +74,7 @@ class Settings:
     blob_store: URL of the store of images, tables and files, such as `s3://bucket/prefix`; None is `blobs` in the run's
         folder.
     blob_url: template of a browsable URL, in which `{name}` is the object's path in the store.
-    image_format: how images are stored, without loss: `png`, or `webp`, which is smaller.
+    image_format: how images are stored, without loss: `png`, or `webp`, which is smaller for pictures in colour.
     table_format: how tables are stored: `jsonl`, JSON lines compressed with gzip, or `parquet`, which needs pyarrow.
     trace_events: what `log_traces` makes: events of the current `span`, `log` records, or `both`.
     batch_spans: batches per second that have spans, with the loading of their data and their passes; what is traced
@@ -158,6 +158,12 @@ class Settings:
             require_parquet(f"{variable('table_format')}={PARQUET!r}")
         if self.blob_store is not None:
             parse_blob_store(self.blob_store)
+        if self.blob_url is not None and not ("://" in self.blob_url and "{name}" in self.blob_url):
+            msg = (
+                f"{variable('blob_url')}={self.blob_url!r} is no template of a URL: write all of it, with {{name}} for "
+                "the path in the store, such as https://files.example.com/{name}"
+            )
+            raise ConfigurationError(msg)
         if self.scrape_auth is not None and not all(self.scrape_auth.partition(":")):
             msg = f"{variable('scrape_auth')} is not understood, its value is not shown: give user:password"
             raise ConfigurationError(msg)

@@ -20,7 +20,7 @@ from otel_logger_exporters.blob_store import BlobStore
 from otel_logger_exporters.consignments import Consignment, consignments_in, parcel_path
 from otel_logger_exporters.private_copy import is_trusted_copy
 
-__all__ = ["PAUSES", "Place", "Places", "Shelf", "Stage", "media_type"]
+__all__ = ["BLIND", "PAUSES", "Place", "Places", "Shelf", "Stage"]
 
 PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0)
 """Seconds after which a download is tried again from a store that cannot be reached: half a minute in all. Without what
@@ -28,6 +28,12 @@ it is to go on from a training would not begin."""
 
 LONGEST_LOOK = 2.0
 """Seconds for which an upload that may not overwrite waits for the store to tell whether the name is taken."""
+
+LONGEST_COMPARISON = 15.0
+"""Seconds for which a download that has found what waits is held up by the question whether the store has a newer."""
+
+BLIND = 30.0
+"""Seconds for which a store that did not tell is not asked again: then it is decided when a file is stored."""
 
 _ATTEMPTS = 10
 
@@ -107,11 +113,16 @@ class Shelf:
         places: Places,
         longest_look: float = LONGEST_LOOK,
         wait: Callable[[float], object] = time.sleep,
+        longest_comparison: float = LONGEST_COMPARISON,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._staging = staging
         self._places = places
         self._longest_look = longest_look
         self._wait = wait
+        self._longest_comparison = longest_comparison
+        self._monotonic = monotonic
+        self._blind_until = 0.0
         self._lock = threading.RLock()
         self._taken: Counter[str] = Counter()
         self._conflicts: dict[str, str] = {}
@@ -164,11 +175,22 @@ class Shelf:
             msg = f"{str(target)!r} exists; pass overwrite=True to replace it with {name!r}"
             raise FileExistsError(errno.EEXIST, msg)
         if target.exists() and not target.is_file():
-            msg = f"{str(target)!r} is no file, and is not replaced by {name!r}"
+            msg = f"{str(target)!r} is no file, and is not replaced by {name!r}; choose another destination"
             raise OSError(errno.EINVAL, msg)
         places = list(self._places.reading())
-        if any(self._fetch_in_time(place, name, target.absolute(), progress) for place in places):
-            return
+        missing = [folder for folder in target.absolute().parents if not folder.exists()]
+        try:
+            if any(self._fetch_in_time(place, name, target.absolute(), progress) for place in places):
+                return
+        except BaseException as error:
+            for folder in missing:
+                with contextlib.suppress(OSError):  # others are in it
+                    folder.rmdir()
+            if isinstance(error, FileExistsError):
+                # To callers that means that the destination itself exists.
+                msg = f"{str(target.parent)!r} is no folder: {name!r} cannot be written to {str(target)!r}"
+                raise NotADirectoryError(errno.ENOTDIR, msg) from error
+            raise
         looked = ", ".join(place.store.uri for place in places) or "no store: nothing has been written yet"
         msg = f"there is no file {name!r} in {looked}"
         raise FileNotFoundError(errno.ENOENT, msg)
@@ -197,7 +219,14 @@ class Shelf:
     def _taken_there(self, name: str) -> str | None:
         if (store := self._places.writing()) is None:
             return None
-        known = _within(self._longest_look, lambda: store.meta(name))
+        if self._monotonic() < self._blind_until:
+            return None
+        found = _within(self._longest_look, lambda: store.meta(name))
+        if not found:
+            # Each of the hundred parts of a checkpoint would wait anew.
+            self._blind_until = self._monotonic() + BLIND
+            return None
+        known = found[0]
         if known is None or self._places.may_replace(known):
             return None
         if known.run_id is None:
@@ -239,15 +268,13 @@ class Shelf:
     def _find(self, place: Place, name: str) -> BlobMeta | _Waiting | None:
         """Return what is stored under a name, or what waits and will be; None when there is neither."""
         waiting = self._waiting(place, blob_name(name))
-        try:
-            known = place.store.meta(name)
-        except OSError:
-            # What waits can be had without the store.
-            if waiting is None:
-                raise
+        if waiting is None:
+            return place.store.meta(name)
+        # What waits can be had without the store, which may take minutes to fail.
+        found = _within(self._longest_comparison, lambda: place.store.meta(name))
+        known = found[0] if found else None
+        if known is None:
             return waiting
-        if known is None or waiting is None:
-            return waiting if waiting is not None else known
         if waiting.consignment.uid == known.upload:
             # While it is here, it may be that the store has been told of it and has not got it.
             return waiting if waiting.path.exists() else known
@@ -275,8 +302,8 @@ class Shelf:
         return found
 
 
-def _within(seconds: float, look: Callable[[], BlobMeta | None]) -> BlobMeta | None:
-    """Return what a look finds, or None when it finds nothing, fails, or is not done in time."""
+def _within(seconds: float, look: Callable[[], BlobMeta | None]) -> list[BlobMeta | None]:
+    """Return what a look finds, as the one item; none when it fails or is not done in time."""
     found: list[BlobMeta | None] = []
 
     def run() -> None:
@@ -289,9 +316,9 @@ def _within(seconds: float, look: Callable[[], BlobMeta | None]) -> BlobMeta | N
         thread.start()
     except RuntimeError:
         # At the exit of the interpreter, since Python 3.12.
-        return None
+        return []
     thread.join(seconds)
-    return found[0] if found else None
+    return found[:1]
 
 
 def _open(waiting: _Waiting) -> BinaryIO:
@@ -316,19 +343,3 @@ def _copy_out(source: BinaryIO, target: Path, consignment: Consignment, progress
             msg = f"the private copy of {consignment.name!r} has {size} bytes, it had {consignment.size}"
             raise OSError(errno.EIO, msg)
         path.replace(target)
-
-
-_MEDIA_TYPES = {
-    ".json": "application/json",
-    ".jsonl": "application/jsonl",
-    ".png": "image/png",
-    ".symlink": "text/plain",
-    ".txt": "text/plain",
-    ".yaml": "application/yaml",
-    ".yml": "application/yaml",
-}
-
-
-def media_type(name: str) -> str:
-    """Return the media type of a file by its extension; a checkpoint's is `application/octet-stream`."""
-    return _MEDIA_TYPES.get(os.path.splitext(name)[1].lower(), "application/octet-stream")

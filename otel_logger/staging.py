@@ -148,7 +148,7 @@ class Staging:
                 if waiting + size > self._limit:
                     msg = (
                         f"{waiting} bytes wait for the blob store, and with its {size} they would be more "
-                        f"than OTEL_LOGGER_STAGE_MAX_BYTES={self._limit}"
+                        f"than OTEL_LOGGER_STAGE_MAX_BYTES={self._limit}; raise that, or see what keeps the store"
                     )
                     raise OSError(errno.ENOSPC, msg)
                 self._reserved += size

@@ -15,6 +15,7 @@ from otel_logger.announce import shown
 from otel_logger.launch import Launch, read_launch
 from otel_logger.leftovers import bytes_staged
 from otel_logger.syncing import Errand, Synced, writers_below
+from otel_logger_exporters.blob_url import parse_blob_store
 from otel_logger_exporters.clock import SystemClock
 from otel_logger_exporters.errors import ConfigurationError
 
@@ -27,6 +28,10 @@ def run_sync(environ: Mapping[str, str], path: Path | None, *, timeout: float, a
     ConfigurationError when there is no endpoint to send to, FileNotFoundError when there is no run.
     """
     launch = read_launch(environ, None)
+    store = launch.settings.blob_store
+    if store is not None and not parse_blob_store(store).lasts:
+        msg = f"OTEL_LOGGER_BLOB_STORE={store!r} would be gone with this command: set it to a store that lasts"
+        raise ConfigurationError(msg)
     writers = writers_below(path if path is not None else launch.directory)
     if not launch.routes.endpoints and not any(bytes_staged(folder) for folder, _ in writers):
         msg = "OTEL_EXPORTER_OTLP_ENDPOINT is not set: set it to where the data is to go, such as http://localhost:4318"
@@ -64,11 +69,11 @@ def _print(results: list[Synced], launch: Launch) -> None:
     for result in results:
         sent = ", ".join(f"{count} {signal}" for signal, count in result.sent.items()) or "nothing"
         left = f"{result.left_bytes} bytes" if result.reason is not None else ""
-        table.add_row(result.run_id or "not known", str(result.attempt), str(result.rank), sent, left)
+        # No markup: an id may hold brackets, and so may a server's words.
+        table.add_row(Text(result.run_id or "not known"), str(result.attempt), str(result.rank), sent, left)
     console.print(table)
     for result in results:
         if result.reason is not None:
-            # No markup: a server's words may hold brackets.
             console.print(Text.assemble((shown(result.folder), "red"), f": {result.reason}"), soft_wrap=True)
     where = sorted({endpoint.describe() for endpoint in launch.routes.endpoints.values()}) or ["the blob store alone"]
     console.print(f"to {', '.join(where)}", markup=False)

@@ -35,7 +35,4 @@ def _store(deposits: Deposits, table: Any, name: str, moment: Moment) -> None:
         table_extension(table_format),
     )
     shape = {names.TABLE_ROWS: len(table.rows), names.TABLE_COLUMNS: len(table.columns)}
-    try:
-        deposits.keep(names.EVENT_TABLE, name, [content], shape, preview(table), moment)
-    except OSError as error:
-        deposits.lose("table", 1, f"Table {name!r} is lost: {error}")
+    deposits.keep(names.EVENT_TABLE, name, [content], shape, preview(table), moment)

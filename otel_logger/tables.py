@@ -5,6 +5,7 @@ written as text.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice, repeat, zip_longest
 from typing import Any
@@ -213,12 +214,21 @@ def _chunks(rows: Iterable[object], copies: CellCopies) -> Iterator[Chunk]:
 def _chunk(rows: Sequence[Any], copies: CellCopies) -> Chunk:
     if not {list, tuple}.issuperset(map(type, rows)):
         rows = [row if isinstance(row, (list, tuple)) else _cells(row) for row in rows]
-    # Another thread may make a list longer meanwhile: what is looked at is what is copied.
-    rows = list(map(tuple, rows))
+    columns = _columns(rows)
+    if columns is None:
+        return Chunk(len(rows), (), list(map(copies.column, map(tuple, rows))))
+    return Chunk(len(rows), list(map(copies.column, columns)))
+
+
+def _columns(rows: Sequence[Sequence[object]]) -> list[tuple[object, ...]] | None:
+    """Return rows as columns, or None where they are of several lengths, or have more cells than there are rows."""
     lengths = set(map(len, rows))
     if len(lengths) > 1 or len(rows) < max(lengths):
-        return Chunk(len(rows), (), list(map(copies.column, rows)))
-    return Chunk(len(rows), list(map(copies.column, zip(*rows, strict=True))))
+        return None
+    # Another thread may make a row longer meanwhile.
+    with suppress(ValueError):
+        return list(zip(*rows, strict=True))
+    return None
 
 
 def _cells(row: object) -> list[object]:

@@ -7,13 +7,15 @@ from collections import deque
 from collections.abc import Callable
 
 from otel_logger_exporters.clock import Clock
+from otel_logger_exporters.errors import quoted
 from otel_logger_exporters.ledger import Ledger
 
 __all__ = ["Workbench"]
 
 LARGEST_QUEUE = 256 * 2**20
 """Bytes of snapshots that may wait in memory; beyond it the newest is lost and counted, for the host's memory is the
-training's. One alone may be larger: the caller has one like it."""
+training's. One alone may be larger: the caller has one like it. What a job puts is always taken: it is made of what
+that holds, and was let in with it."""
 
 
 class Workbench:
@@ -30,13 +32,15 @@ class Workbench:
         self._jobs: deque[tuple[Callable[[], None], int]] = deque()
         self._bytes = 0
         self._busy = False
+        self._worker: threading.Thread | None = None
         self._stopped = False
         self._thread: threading.Thread | None = None
 
     def put(self, job: Callable[[], None], size: int = 0) -> bool:
         """Add a job that holds `size` bytes; return False, without adding it, when too much waits already."""
         with self._changed:
-            if self._stopped or (size and self._bytes and self._bytes + size > LARGEST_QUEUE):
+            is_full = size and self._bytes and self._bytes + size > LARGEST_QUEUE
+            if self._stopped or (is_full and threading.current_thread() is not self._worker):
                 return False
             self._jobs.append((job, size))
             self._bytes += size
@@ -90,15 +94,17 @@ class Workbench:
                 return False
             job, size = self._jobs.popleft()
             self._busy = True
+            self._worker = threading.current_thread()
         try:
             job()
         except BaseException as error:
             # BaseException: a panic of Rust code is one, and would end the thread with all that waits.
-            self._ledger.drop("blob", 1, f"An image or table could not be encoded: {error!r}")
+            self._ledger.drop("blob", 1, f"An image or table could not be encoded: {quoted(error)}")
         # Dropped before the wait for the next: a job holds its snapshot.
         del job
         with self._changed:
             self._bytes -= size
             self._busy = False
+            self._worker = None
             self._changed.notify_all()
         return True

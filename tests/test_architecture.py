@@ -75,7 +75,7 @@ EXPORTERS = [
 """The layers of otel_logger_exporters: a module imports only from those before its own."""
 
 LOGGER = [
-    {"forms", "label_colours", "recycled", "table_cells", "table_formats"},
+    {"forms", "label_colours", "media_types", "recycled", "table_cells", "table_formats"},
     {"_version", "contract", "findings", "host_arrays", "progress", "readable", "stamps", "table_images", "tabular"}
     | {"table_tensors"}
     | {"lookout", "ranks", "log_hooks", "process_hooks", "termination", "trainer_events", "values"},
@@ -245,7 +245,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     program = (
         "import sys, otel_logger; "
         "print([m for m in ('torch', 'numpy', 'composer', 'grpc', 'opentelemetry.sdk', 'PIL', 'prometheus_client', "
-        "'urllib3') if m in sys.modules])"
+        "'urllib3', 'obstore', 'pyarrow') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
@@ -253,11 +253,12 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 
 def test_a_logger_in_local_mode_loads_no_transport_and_no_media_library(tmp_path: Path) -> None:
-    """Constructing and closing a logger that sends nothing loads neither gRPC nor urllib3 nor NumPy nor Pillow."""
+    """Constructing and closing a logger that sends and stores nothing loads neither gRPC nor obstore nor NumPy."""
     program = (
         "import sys; from otel_logger import OTelLogger; OTelLogger(run_name='x', "
-        f"environ={{'OTEL_LOGGER_DIR': {str(tmp_path)!r}}}).close(); "
-        "print([m for m in ('torch', 'numpy', 'grpc', 'PIL', 'prometheus_client', 'urllib3', 'rich') "
+        f"environ={{'OTEL_LOGGER_DIR': {str(tmp_path)!r}, 'OTEL_LOGGER_BLOB_STORE': 's3://bucket'}}).close(); "
+        "print([m for m in ('torch', 'numpy', 'grpc', 'PIL', 'prometheus_client', 'urllib3', 'rich', 'obstore', "
+        "'pyarrow', 'boto3') "
         "if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -62,11 +62,15 @@ def write_private(target: Path, data: bytes) -> None:
     It goes where its folder goes that is renamed meanwhile.
     """
     with opened_folder(target.parent) as folder:
-        name = f"{TEMPORARY_PREFIX}{os.urandom(16).hex()}"
+        name = _temporary_name()
         with new_file(folder, name) as descriptor:
             with os.fdopen(descriptor, "wb", closefd=False) as file:
                 file.write(data)
             os.replace(name, target.name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def _temporary_name() -> str:
+    return f"{TEMPORARY_PREFIX}{os.urandom(16).hex()}"
 
 
 @contextlib.contextmanager
@@ -99,7 +103,7 @@ def new_file(folder: int, name: str) -> Iterator[int]:
 @contextlib.contextmanager
 def temporary_file(folder: Path, mode: int) -> Iterator[tuple[Path, BinaryIO]]:
     """A new file to fill and rename within its folder; whatever happens, nothing of it is left under its own name."""
-    path = folder / f"{TEMPORARY_PREFIX}{os.urandom(16).hex()}"
+    path = folder / _temporary_name()
     file = os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, mode), "wb")
     try:
         yield path, file

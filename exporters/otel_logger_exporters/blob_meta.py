@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict, dataclass, fields
 
 __all__ = [
+    "DEFAULT_MEDIA_TYPE",
     "BlobCorruptError",
     "BlobForbiddenError",
     "BlobMeta",
@@ -11,6 +12,9 @@ __all__ = [
     "decode_sidecar",
     "encode_sidecar",
 ]
+
+DEFAULT_MEDIA_TYPE = "application/octet-stream"
+"""Of bytes that nothing more is known of."""
 
 _SHOWN = 100
 """Characters of a run id in a message."""

@@ -37,6 +37,11 @@ class BlobUrl:
     place: str
     prefix: str = ""
 
+    @property
+    def lasts(self) -> bool:
+        """Whether what is stored outlives the process that stores it."""
+        return self.scheme != "memory"
+
     def key(self, path: str) -> str:
         """The key of what is at a path inside the store."""
         return f"{self.prefix}/{path}" if self.prefix else path

@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 UNLISTED = "-"
+"""The role of a parcel that no attribute of the record lists."""
 
 _VERSION = 1
 _SUFFIX = ".json"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from otel_logger_exporters.backoff import CONFIGURATION_INTERVAL, Backoff
 from otel_logger_exporters.blob_meta import BlobForbiddenError, BlobUnavailableError
 from otel_logger_exporters.clock import Clock
+from otel_logger_exporters.errors import quoted
 from otel_logger_exporters.ledger import Ledger
 from otel_logger_exporters.threads import can_wait_for
 
@@ -184,7 +185,7 @@ class Courier:
         except BaseException as error:
             # BaseException: a panic of Rust code is one, and would end the thread with all that waits.
             self._ledger.warn(
-                "blob", f"An image, table or file is not stored by this process, it stays on disk: {error!r}"
+                "blob", f"An image, table or file is not stored by this process, it stays on disk: {quoted(error)}"
             )
             self._done(load)
         else:

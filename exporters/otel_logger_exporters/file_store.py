@@ -32,6 +32,7 @@ from otel_logger_exporters.blob_files import (
     write_private,
 )
 from otel_logger_exporters.blob_meta import (
+    DEFAULT_MEDIA_TYPE,
     BlobCorruptError,
     BlobForbiddenError,
     BlobMeta,
@@ -297,7 +298,7 @@ def _check(what: str, digest: str, size: int, meta: BlobMeta) -> None:
 
 def _of_size(known: list[BlobMeta], size: int, name: str) -> BlobMeta:
     """The first of what a sidecar tells that has a file's size, else its first, else all that can be told of one."""
-    unknown = BlobMeta(None, 0, "", size, "application/octet-stream", name)
+    unknown = BlobMeta(None, 0, "", size, DEFAULT_MEDIA_TYPE, name)
     return next((meta for meta in known if meta.size == size), known[0] if known else unknown)
 
 

@@ -11,12 +11,11 @@ import re
 from collections.abc import Callable, Mapping
 from urllib.parse import quote, unquote
 
-from otel_logger_exporters.blob_meta import BlobMeta
+from otel_logger_exporters.blob_meta import DEFAULT_MEDIA_TYPE, BlobMeta
 
 __all__ = ["decode_attributes", "encode_attributes", "text_path"]
 
 CONTENT_TYPE = "Content-Type"
-DEFAULT_MEDIA_TYPE = "application/octet-stream"
 
 # Three texts of this size, the digest and two numbers, and all their names, are under 2,000 bytes.
 TEXT_BYTES = 512

@@ -6,6 +6,7 @@ NO_PROXY when it is made.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -164,9 +165,11 @@ def _check_keys(url: BlobUrl, environ: Mapping[str, str]) -> None:
 
 
 def _check_endpoint(variable: str, value: str) -> None:
-    parts = urlsplit(value)
-    if parts.scheme in ("http", "https") and has_valid_host(parts):
-        return
+    # ValueError: of a port that is none, at which obstore panics, or brackets.
+    with suppress(ValueError):
+        parts = urlsplit(value)
+        if parts.scheme in ("http", "https") and has_valid_host(parts) and parts.port != 0:
+            return
     host = value.rpartition("@")[2].rpartition("://")[2].partition("?")[0]
     msg = f"{variable}={host!r} is no URL of a host: write https://host:port, or http:// where it speaks no TLS"
     raise ConfigurationError(msg)

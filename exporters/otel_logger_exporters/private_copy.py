@@ -21,7 +21,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from otel_logger_exporters.blob_files import make_private_folder
+from otel_logger_exporters.blob_files import make_private_folder, new_file, opened_folder
 from otel_logger_exporters.hidden_folder import hidden_copy_is_ours, hiding_place, link_hidden, remove_if_hidden
 
 __all__ = ["MOVERS", "clone_file", "is_trusted_copy", "private_copy", "remove_copy"]
@@ -96,7 +96,8 @@ def private_copy(
     """
     with _regular(source) as original:
         make_private_folder(folder)
-        with _new_file(folder, name) as (above, target):
+        # By its descriptor, as the folder may be renamed meanwhile.
+        with opened_folder(folder) as above, new_file(above, name) as target:
             refusal = _refusal(clone, original, target)
             if refusal == errno.EXDEV and (hidden := _hidden_copy(source, original, name, clone, place)) is not None:
                 os.unlink(name, dir_fd=above)
@@ -150,28 +151,6 @@ def _refuse_special(source: Path, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
         msg = f"{str(source)!r} is not a regular file but a pipe, socket or device"
         raise OSError(errno.EINVAL, msg)
-
-
-@contextlib.contextmanager
-def _new_file(folder: Path, name: str) -> Iterator[tuple[int, int]]:
-    """The descriptors of a folder and of a new file in it, which is gone again if anything goes wrong."""
-    # By its descriptor, as the folder may be renamed meanwhile.
-    above = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        target = os.open(name, flags, 0o600, dir_fd=above)
-        try:
-            try:
-                yield above, target
-            finally:
-                # Within: NFS says here that a disk is full.
-                os.close(target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(name, dir_fd=above)
-            raise
-    finally:
-        os.close(above)
 
 
 def _refusal(clone: Callable[[int, int], None], original: int, target: int) -> int:

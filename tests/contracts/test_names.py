@@ -123,6 +123,22 @@ def test_every_call_sends_documented_names_alone(make: Make, collector: OtlpServ
     assert {entry.name for entry in EVENTS} <= seen(collector)
 
 
+def test_what_cannot_be_stored_is_told_in_documented_names_alone(
+    make: Make, collector: OtlpServer, tmp_path: Path
+) -> None:
+    """Images, tables and files whose folders in the store are files."""
+    store = tmp_path / "store"
+    store.mkdir()
+    for folder in ("files", "sha256"):
+        (store / folder).write_bytes(b"")
+    with make(OTEL_LOGGER_BLOB_STORE=store.as_uri()) as log:
+        call_everything(log, tmp_path)
+
+    assert {"blob": 3, "file": 1, "image": 2} == log.stats().dropped
+    assert names.BLOB_REASON in seen_attributes(collector)
+    assert [] == strangers(collector, USERS)
+
+
 def test_a_trainer_s_events_send_documented_names_alone(make: Make, collector: OtlpServer, tmp_path: Path) -> None:
     """A fit with a batch, an evaluation, a checkpoint and a prediction, and an upload in it."""
     log = make(run_name=None, OTEL_LOGGER_BATCH_SPANS="1000")

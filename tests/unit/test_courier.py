@@ -9,6 +9,7 @@ from otel_logger_exporters.backoff import CONFIGURATION_INTERVAL
 from otel_logger_exporters.blob_meta import BlobForbiddenError, BlobUnavailableError
 from otel_logger_exporters.clock import SystemClock
 from otel_logger_exporters.courier import WORKERS, Courier, Load
+from otel_logger_exporters.errors import quoted
 from otel_logger_exporters.ledger import Ledger
 
 LONG = 10.0
@@ -242,13 +243,22 @@ class Panic(BaseException):
     """What a panic of Rust code derives from."""
 
 
-@pytest.mark.parametrize("error", [ValueError("bad"), OSError(28, "full"), SystemExit(1), Panic("poisoned")])
+class Unspeakable(Exception):
+    """What an object of the user's may raise, of which no text can be had."""
+
+    def __repr__(self):
+        raise self
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("bad"), OSError(28, "full"), SystemExit(1), Panic("poisoned"), Unspeakable()]
+)
 def test_any_other_error_costs_its_load_alone(case, caplog, error):
     """It is told, and is not tried again; those behind it are carried."""
     case.put("a", error)
     case.put("b", key="a")
     assert (0, ["a fails", "b"]) == (case.courier.drain(LONG), case.done)
-    assert f"is not stored by this process, it stays on disk: {error!r}" in caplog.text
+    assert f"is not stored by this process, it stays on disk: {quoted(error)}" in caplog.text
     assert {} == case.stats().dropped
 
 

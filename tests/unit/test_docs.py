@@ -1,10 +1,12 @@
 """The documents name what the code names."""
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from otel_logger import conventions
+from otel_logger import OTelLogger, conventions
 from otel_logger.settings import VARIABLES
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -50,3 +52,22 @@ def test_the_tests_that_the_page_on_reliability_names_exist() -> None:
 
     assert named_there
     assert [] == [name for name in named_there if not (DOCS.parent / "tests" / name).exists()]
+
+
+def test_images_and_tables_are_read_back_as_the_page_says(tmp_path: Path) -> None:
+    """The program of docs/blobs.md runs as it stands, for one image, a gallery and a table."""
+    page = (DOCS / "blobs.md").read_text("utf-8")
+    (program,) = [part.partition("```")[0] for part in page.split("```python\n") if "read_table(file)" in part]
+    labels = np.array([[0, 70_000], [3, 1]])
+    with OTelLogger(environ={"OTEL_LOGGER_DIR": str(tmp_path / "a b")}) as log:
+        log.log_table(["a", "b"], [[1, "x"]])
+    read: dict[str, Any] = {"run_dir": log.run_dir}
+    exec(program, read)
+    assert (["a", "b"], [[1, "x"]]) == (read["columns"], read["rows"])
+    for images, masks in ((np.zeros((2, 2)), labels), ([np.zeros((2, 2))] * 2, [labels + 1, labels])):
+        with OTelLogger(environ={"OTEL_LOGGER_DIR": str(tmp_path / "a b")}) as log:
+            log.log_images(images, masks={"m": masks})
+        namespace: dict[str, Any] = {"run_dir": log.run_dir}
+        exec(program, namespace)
+        assert labels.tolist() == namespace["masks"]["m"].tolist()
+    assert namespace["picture"].is_file()

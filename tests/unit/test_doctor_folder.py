@@ -2,6 +2,7 @@
 
 import errno
 import os
+import socket
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import pytest
 
 from otel_logger.doctor_folder import check_folder, check_store_folder, check_unsent
+from otel_logger.doctor_store import check_blob_store
 from otel_logger.findings import OK, PROBLEM, SKIPPED, WARNING, Finding
 from otel_logger.folders import WriterFile, run_folder
 from otel_logger.settings import Settings
+from otel_logger_exporters.blob_url import parse_blob_store
 from otel_logger_exporters.clock import SystemClock
 from otel_logger_exporters.filesystems import FileSystem
 from otel_logger_exporters.journal import Journal
@@ -199,3 +202,13 @@ def test_commands_can_be_copied_into_a_shell(tmp_path: Path) -> None:
     found = check_unsent(tmp_path / "my runs", has_endpoint=True)
 
     assert f"Send it: otel-logger sync '{tmp_path / 'my runs'}'" == found.remedy
+
+
+def test_a_blob_store_that_does_not_answer_is_told_in_time() -> None:
+    """One that takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        keys = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "key", "AWS_ENDPOINT_URL": address}
+        finding = check_blob_store(parse_blob_store("s3://bucket"), keys, patience=0.2)
+
+    assert (PROBLEM, "s3://bucket has not answered within 0.2 s") == (finding.verdict, finding.found)

@@ -2,13 +2,21 @@
 
 import os
 import threading
+import uuid
 
-from otel_logger_exporters.entropy import random_bytes
+from otel_logger_exporters.entropy import random_bytes, random_uid
 
 
 def test_as_many_as_are_asked_for_come():
     """Identifiers have 8 or 16 bytes."""
     assert [8, 16] == [len(random_bytes(size)) for size in (8, 16)]
+
+
+def test_an_identity_is_a_uuid_of_chance():
+    """So whoever reads it takes it for one: version 4, of the variant of RFC 9562."""
+    made = uuid.UUID(hex=random_uid())
+    assert (4, uuid.RFC_4122) == (made.version, made.variant)
+    assert made.hex != random_uid()
 
 
 def test_nothing_comes_twice():

@@ -20,6 +20,7 @@ from otel_logger.syncing import Errand, Synced
 from otel_logger_exporters.blob_meta import BlobForbiddenError, BlobUnavailableError
 from otel_logger_exporters.clock import SystemClock
 from otel_logger_exporters.consignments import Consignment, consignments_in
+from otel_logger_exporters.errors import ConfigurationError
 from otel_logger_exporters.file_store import FileBlobStore
 from tests.journals import in_child
 
@@ -328,6 +329,26 @@ def test_the_command_stores_where_there_is_no_endpoint(case: _Case, capsys: pyte
     (line,) = capsys.readouterr().out.splitlines()
     assert {"blobs": 1} == json.loads(line)["sent"]
     assert b"1" == (folder.parent / "blobs/files/a").read_bytes()
+
+
+def test_the_command_prints_any_id(case: _Case, capsys: pytest.CaptureFixture[str]) -> None:
+    """Brackets are no markup."""
+    case.die({"a": b"1"}, settled=False, OTEL_LOGGER_RUN_ID="[/x]")
+    assert run_sync(case.environ, None, timeout=0.0, as_json=False)
+    assert "[/x]" in capsys.readouterr().out
+
+
+def test_the_memory_of_a_process_that_is_gone_is_no_store(case: _Case) -> None:
+    """What it was to hold would be gone with who stores it now: it waits for a store that lasts."""
+    folder = case.die({"a": b"1"}, OTEL_LOGGER_BLOB_STORE="memory://m")
+    result = case.sync(folder)
+    assert ({}, 1, ["a"]) == (dict(result.sent), result.left_bytes, [one.name for one in staged(folder)])
+    assert "memory://m" in str(result.reason)
+    with pytest.raises(ConfigurationError, match="OTEL_LOGGER_BLOB_STORE='memory://m' would be gone"):
+        run_sync(case.environ | {"OTEL_LOGGER_BLOB_STORE": "memory://m"}, None, timeout=0.0, as_json=True)
+    store = case.root / "store"
+    result = case.sync(folder, OTEL_LOGGER_BLOB_STORE=store.as_uri())
+    assert ({"blobs": 1}, b"1") == (dict(result.sent), (store / "files/a").read_bytes())
 
 
 def test_leftovers_of_no_store_are_kept_for_it(case: _Case) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -90,6 +90,53 @@ def test_what_is_no_dict_is_counted_and_not_raised(make: Callable[..., OTelLogge
     assert 2 == log.stats().dropped["internal"]
     assert 1 == log.stats().dropped["hyperparameters"]
     assert {"step": 1} == log.stats().adjusted
+
+
+def test_flags_without_a_truth_cost_their_call(make: Callable[..., OTelLogger]) -> None:
+    """An array in the place of a flag raises when it is asked, and not at the caller's."""
+    log = make()
+    log.log_images([[1]], channels_last=np.array([True, False]))  # type: ignore[arg-type]
+    log.log_images([[1]], use_table=np.array([True, False]))  # type: ignore[arg-type]
+    log.close()
+
+    assert {"internal": 2} == log.stats().dropped
+
+
+class _Unspeakable(Exception):
+    """What no text can be had of."""
+
+    def __repr__(self) -> str:
+        raise self
+
+    __str__ = __repr__
+
+
+class _Hostile:
+    """Raises it whatever is asked."""
+
+    def _raise(self, *arguments: object, **more: object) -> Any:
+        raise _Unspeakable
+
+    __array__ = __bool__ = __iter__ = __len__ = __repr__ = __str__ = __fspath__ = _raise
+
+
+def test_an_exception_that_cannot_tell_of_itself_is_not_raised(make: Callable[..., OTelLogger]) -> None:
+    """Objects of the user's may raise what cannot even be shown; that costs their calls."""
+    log, hostile = make(), cast(Any, _Hostile())
+    log.log_images(hostile)
+    log.log_images([[1]], channels_last=hostile)
+    log.log_images([[1]], masks={"m": hostile})
+    log.log_table(hostile, [[1]])
+    log.log_table(["a"], hostile)
+    log.upload_file(None, hostile, __file__)
+    log.upload_file(None, "a", hostile)
+    log.log_traces(hostile)
+    log.close()
+
+    dropped = log.stats().dropped
+    assert {"internal", "file"} >= dropped.keys()
+    assert 2 == dropped["file"]
+    assert dropped["internal"] >= 4
 
 
 def test_hyperparameters_before_the_first_value_are_on_the_resource(make: Callable[..., OTelLogger]) -> None:

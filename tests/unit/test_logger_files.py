@@ -1,5 +1,7 @@
 """Images, tables and files through a logger, and the folders they lie in."""
 
+import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,6 +9,7 @@ import numpy as np
 import pytest
 
 from otel_logger import OTelLogger, read_run
+from otel_logger import conventions as names
 
 
 def test_images_tables_and_files_are_stored_and_linked(make: Callable[..., OTelLogger], tmp_path: Path) -> None:
@@ -192,12 +195,74 @@ def test_what_is_over_the_bound_on_what_waits_is_told(make: Callable[..., OTelLo
     """The call does not raise; a record says what is lost and which setting bounds it, and what fits is stored."""
     source = tmp_path / "a"
     source.write_bytes(b"x" * 700_000)
+    noise = np.random.default_rng(1).integers(0, 256, (700, 700), dtype=np.uint8)
     with make(run_name=None, OTEL_LOGGER_STAGE_MAX_BYTES="1048576") as log:
         log.upload_file(None, "fits", source)
-        log.upload_file(None, "does not", source)
-        assert {"file": 1} == log.stats().dropped
-        assert 700_000 == log.stats().blobs.bytes_waiting
+        log.upload_file(None, "does not \ud800", source)
+        log.log_images([noise, noise], name="images")
+        log.log_table(["a"], [[noise.tobytes()]], name="table")
+        # What waits is not stored before the run is known.
+        assert not log.flush()
+        assert {"file": 1, "image": 2, "table": 1} == log.stats().dropped
+        assert (700_000, 3) == (log.stats().blobs.bytes_waiting, log.stats().blobs.failed)
 
     assert log.run_dir is not None
-    rows = {row["name"]: row for row in read_run(log.run_dir).blobs}
-    assert ("stored", "failed") == (rows["fits"]["outcome"], rows["does not"]["outcome"])
+    rows = {row["name"]: row["outcome"] for row in read_run(log.run_dir).blobs}
+    assert {"fits": "stored", "does not \\ud800": "failed", "images": "failed", "table": "failed"} == rows
+
+
+def test_records_of_many_masks_and_long_names_stay_within_what_loki_takes(make: Callable[..., OTelLogger]) -> None:
+    """An image with over 32 masks has an index of all; no record has 64 KB of attributes."""
+    masks = {f"{number:03} {'ü' * 300}": np.eye(4, dtype=np.uint8) for number in range(100)}
+    with make() as log:
+        log.log_images(np.zeros((4, 4)), name="few", masks=dict(list(masks.items())[:32]))
+        log.log_images(np.zeros((4, 4)), name="many", masks=masks)
+        log.log_table(["a"], [[1]], name="x" * 100_000)
+
+    assert log.run_dir is not None
+    records = [event["attributes"] for event in read_run(log.run_dir).events if names.NAME in event["attributes"]]
+    told = {record[names.NAME][:4]: record for record in records}
+    assert {"few", "many", "xxxx"} == told.keys()
+    assert max(len(json.dumps(record, ensure_ascii=False).encode()) for record in records) < 60_000
+    assert 32 == len(told["few"][names.MASK_URIS])
+    many = told["many"]
+    assert ("application/json", 0, 4) == (many[names.BLOB_MEDIA_TYPE], many[names.IMAGE_INDEX], many[names.IMAGE_WIDTH])
+    index = json.loads(Path(many[names.BLOB_URI].removeprefix("file://")).read_text())
+    assert 100 == len(index["images"][0]["masks"])
+
+
+def test_a_download_shows_a_bar_on_a_terminal_alone(
+    make: Callable[..., OTelLogger], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the file's name as it is, brackets too, and its size; not where it was not asked for."""
+    source = tmp_path / "source"
+    source.write_bytes(b"x" * 2000)
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    shown = []
+    with make() as log:
+        log.upload_file(None, "[/x].pt", source)
+        for stream, wants in ((Terminal(), True), (Terminal(), False), (io.StringIO(), True)):
+            with monkeypatch.context() as patch:
+                patch.setattr("sys.stderr", stream)
+                log.download_file("[/x].pt", str(tmp_path / "back"), overwrite=True, progress_bar=wants)
+            shown.append("[/x].pt" in stream.getvalue() and "2.0 kB" in stream.getvalue())
+
+    assert [True, False, False] == shown
+
+
+@pytest.mark.parametrize("kind", ["file", "memory"])
+def test_links_for_browsers_are_encoded_once(make: Callable[..., OTelLogger], tmp_path: Path, kind: str) -> None:
+    """Whatever the name: decoded, the link has the path in the store, in which a backslash is `%5C` already."""
+    source = tmp_path / "source"
+    source.write_text("content")
+    store = (tmp_path / "store").as_uri() if kind == "file" else "memory://links"
+    with make(OTEL_LOGGER_BLOB_STORE=store, OTEL_LOGGER_BLOB_URL="https://x/{name}") as log:
+        log.upload_file(None, "a b/ü?#100%\\c.pt", source)
+
+    assert log.run_dir is not None
+    (row,) = (row for row in read_run(log.run_dir).events if row["name"] == "training.file")
+    assert "https://x/files/a%20b/%C3%BC%3F%23100%25%255Cc.pt" == row["attributes"]["url.full"]

@@ -159,6 +159,14 @@ def test_arguments_are_checked_like_variables(keywords, remedy):
     assert refusal(Settings, **keywords) == f"Settings({field}={value!r}): {remedy}"
 
 
+@pytest.mark.parametrize("value", ["https://files.example.com/", "{name}"])
+def test_a_template_without_what_makes_a_link_is_refused(value):
+    """However it is given; it would make one link of all blobs, or none that a browser follows."""
+    message = refusal(Settings, blob_url=value)
+    assert message.startswith(f"OTEL_LOGGER_BLOB_URL={value!r} is no template of a URL: ")
+    assert message == refusal(Settings.from_environ, {"OTEL_LOGGER_BLOB_URL": value})
+
+
 def test_settings_do_not_change():
     """Settings are values: frozen, equal by content."""
     settings = Settings(ranks="all")

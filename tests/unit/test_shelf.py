@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from otel_logger import conventions as names
 from otel_logger.delivery import Carrier, is_earlier
-from otel_logger.shelf import PAUSES, Place, Shelf, Stage, media_type
+from otel_logger.media_types import media_type
+from otel_logger.shelf import BLIND, PAUSES, Place, Shelf, Stage
 from otel_logger.staging import STAGED, Staging
 from otel_logger_exporters.blob_counts import BlobCounts
 from otel_logger_exporters.blob_meta import BlobCorruptError, BlobMeta, BlobUnavailableError
@@ -37,7 +38,10 @@ class _Case:
         self.run_id, self.attempt, self.now = "r", 1, 100
         self.staging = Staging(lambda: self.writer, Space(min_free=0), 2**40, BlobCounts(lambda: 0.0))
         self.waits = []
-        self.shelf = Shelf(self.staging, self, look, self.waits.append)
+        self.seconds = 1000.0
+        self.shelf = Shelf(
+            self.staging, self, look, self.waits.append, longest_comparison=look, monotonic=lambda: self.seconds
+        )
 
     def own(self):
         run_id, attempt = (self.run_id, self.attempt) if self.settled else (None, 1)
@@ -337,6 +341,18 @@ def test_a_download_is_whole_or_not_at_all(case, store):
     with pytest.raises(KeyboardInterrupt):
         case.shelf.fetch("a", target, overwrite=False, progress=interrupt)
     assert [] == os.listdir(target.parent)
+    with pytest.raises(KeyboardInterrupt):
+        case.shelf.fetch("a", case.root / "new" / "er" / "target", overwrite=False, progress=interrupt)
+    assert not (case.root / "new").exists()
+
+
+@pytest.mark.parametrize("store", [True, False], ids=["stored", "staged"])
+def test_a_destination_below_a_file_is_told_from_one_that_exists(case, store):
+    """FileExistsError would say that the file is there already, which a trainer takes for done."""
+    case.upload("a", store=store)
+    for parent in (case.source(), case.root / "source" / "deeper"):
+        with pytest.raises(NotADirectoryError, match="source"):
+            case.shelf.fetch("a", parent / "target", overwrite=True, progress=None)
 
 
 def test_a_relative_destination(case, monkeypatch):
@@ -493,6 +509,22 @@ def test_a_forked_child_reads_what_its_parent_has_staged(case):
     assert (None, b"3") == (case.staging.last("a"), case.read("a"))
 
 
+def test_a_store_that_does_not_tell_is_not_asked_for_each_file(case):
+    """Only the first of many uploads waits for a store that is down; half a minute later it is asked again."""
+    asked = []
+
+    def fail(name):
+        asked.append(name)
+        raise BlobUnavailableError(5, "the store is down")
+
+    case.store.meta = fail
+    for name in ("a", "b", "c"):
+        case.upload(name, store=False)
+    case.seconds += BLIND
+    case.upload("d", store=False)
+    assert ["a", "d"] == asked
+
+
 def test_a_store_that_fails_does_not_hide_what_waits(case):
     """Without the store what waits is the newest that can be known; what does not wait is an error, not absent."""
 
@@ -565,6 +597,18 @@ def test_a_store_that_hangs_is_waited_for_a_moment_only(tmp_path):
     case.store.meta = lambda name: over.wait(60)
     before = time.monotonic()
     case.stage("a", case.source(), overwrite=False)
+    assert time.monotonic() - before < 30
+    over.set()
+
+
+def test_a_store_that_hangs_does_not_hide_what_waits(tmp_path):
+    """What waits on disk is had without an answer, so that a training goes on from it."""
+    case = _Case(tmp_path / "case", look=0.05)
+    case.other("a", b"waits", time_ns=5)
+    over = threading.Event()
+    case.store.meta = lambda name: over.wait(60)
+    before = time.monotonic()
+    assert b"waits" == case.read("a")
     assert time.monotonic() - before < 30
     over.set()
 

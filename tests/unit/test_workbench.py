@@ -10,6 +10,7 @@ import pytest
 from otel_logger import workbench
 from otel_logger.workbench import Workbench
 from otel_logger_exporters.clock import SystemClock
+from otel_logger_exporters.errors import quoted
 from otel_logger_exporters.ledger import Ledger
 
 LONG = 10.0
@@ -86,6 +87,23 @@ def test_what_waits_is_bounded_in_bytes(case, monkeypatch):
     assert ["fits", "a file", "alone"] == case.done
 
 
+def test_what_a_job_makes_of_what_it_holds_finds_room(case, monkeypatch):
+    """Images that come from a device are held twice for a moment, and are not lost by that; others wait as before."""
+    monkeypatch.setattr(workbench, "LARGEST_QUEUE", 100)
+    gate = _Gate()
+    answers = []
+
+    def fetch():
+        gate()
+        answers.extend(case.bench.put(case.job(name), 60) for name in "ab")
+
+    assert case.bench.put(fetch, 120)
+    assert gate.entered.wait(LONG)
+    assert not case.bench.put(case.job("another's"), 1)
+    gate.opened.set()
+    assert (0, [True, True], ["a", "b"]) == (case.bench.drain(LONG), answers, case.done)
+
+
 def test_a_drain_ends_at_its_deadline(case):
     """A job that does not end is waited for no longer than told, and counted with those behind it."""
     gate = _Gate()
@@ -104,7 +122,16 @@ class Panic(BaseException):
     """What a panic of Rust code derives from."""
 
 
-@pytest.mark.parametrize("error", [ValueError("bad"), OSError(28, "full"), SystemExit(1), Panic("poisoned")])
+class Unspeakable(Exception):
+    """What an object of the user's may raise, of which no text can be had."""
+
+    def __repr__(self):
+        raise self
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("bad"), OSError(28, "full"), SystemExit(1), Panic("poisoned"), Unspeakable()]
+)
 def test_a_failing_job_is_counted_and_the_next_is_done(case, caplog, error):
     """Whatever a job raises costs that job, counted and told."""
 
@@ -114,7 +141,7 @@ def test_a_failing_job_is_counted_and_the_next_is_done(case, caplog, error):
     case.bench.put(fail, 10)
     case.bench.put(case.job("next"))
     assert (0, ["next"], {"blob": 1}) == (case.bench.drain(LONG), case.done, case.dropped)
-    assert repr(error) in caplog.text
+    assert quoted(error) in caplog.text
 
 
 def test_a_job_may_put_another(case):
