@@ -52,7 +52,9 @@ def check_blob_store(url: BlobUrl, environ: Mapping[str, str], patience: float =
 
 def _tried(store: BlobStore, patience: float) -> Finding:
     steps: dict[str, ProbeStep] = {}
-    trial = threading.Thread(target=lambda: steps.update((step.what, step) for step in probe(store)), daemon=True)
+    trial = threading.Thread(
+        target=lambda: steps.update((step.what, step) for step in probe(store)), name="otel_logger probe", daemon=True
+    )
     trial.start()
     trial.join(patience)
     if trial.is_alive():
