@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -63,6 +64,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Starts the list of skipped tests."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # As a shell without job control starts what it puts into the background; programs of tests inherit that, and
+        # then no SIGINT ends them.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[SKIPPED], config.stash[SKIPPED_MODULES] = [], []
     config.pluginmanager.register(SkipLedger(config.stash[SKIPPED], config.stash[SKIPPED_MODULES]), "skip-ledger")
 
