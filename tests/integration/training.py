@@ -272,6 +272,9 @@ def _audit_logs(found: Audit, account: Account, received: Sequence[LogRecord], r
         kind, _, number = name.partition("-")
         if record.event_name == names.EVENT_TRACE:
             texts.setdefault(int(number), []).append(record)
+        elif record.attributes.get(names.BLOB_OUTCOME) == names.OUTCOME_FAILED:
+            # It tells of one that is lost, which is counted as such.
+            found.own += 1
         elif record.event_name in (names.EVENT_IMAGE, names.EVENT_TABLE):
             blobs[kind].setdefault(int(number), []).append(record)
         elif record.event_name != names.EVENT_RUN_END:
