@@ -8,18 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-
 from otel_logger import conventions as names
 from otel_logger.folders import WriterFile
-from otel_logger_exporters.adoption import read_legacy
+from otel_logger.posthumous import add_records, whose
 from otel_logger_exporters.decoding import decode_events
-from otel_logger_exporters.items import Event, Severity, encode_event
+from otel_logger_exporters.items import Event, Severity
 from otel_logger_exporters.limits import Limits
 from otel_logger_exporters.owner_folder import LOCK_NAME, open_file
 from otel_logger_exporters.owner_record import OwnerRecord
 from otel_logger_exporters.payloads import Frame
-from otel_logger_exporters.postscript import add_postscript
 from otel_logger_exporters.records import Kind
 from otel_logger_exporters.rows import time_and_step
 from otel_logger_exporters.segments import newest_segments, segments_of
@@ -31,8 +28,6 @@ REASON = (
     "The process ended without telling why: it was killed, perhaps for want of memory, or its machine went down. The "
     "time is that of its last sign of life."
 )
-
-_SCOPE = InstrumentationScope(names.SCOPE_NAME, names.SCOPE_VERSION, names.SCHEMA_URL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +78,7 @@ def tell_death(folder: Path, writer: WriterFile, sign: LastSign, limits: Limits)
             # It was opened and not used, and is no run.
             return writer
         told = max(time_ns, sign.time_ns, writer.started_ns), names.OUTCOME_LOST
-        segment = next(newest_segments(folder, Signal.LOGS), None)
-        # Without a journal log records were not wanted, or it died before it wrote any.
-        if segment is not None:
-            frame = encode_event(_end(writer, told[0], step, sign.pid), _SCOPE, limits)
-            resource = read_legacy(folder, Signal.LOGS).resource
-            add_postscript(
-                folder, Signal.LOGS, [frame], resource, writer=segment.header.writer, time_ns=segment.header.created_ns
-            )
+        add_records(folder, [_end(writer, told[0], step, sign.pid)], limits)
     ended = replace(writer, ended_ns=told[0], outcome=told[1])
     ended.write(folder)
     return ended
@@ -98,16 +86,13 @@ def tell_death(folder: Path, writer: WriterFile, sign: LastSign, limits: Limits)
 
 def _end(writer: WriterFile, time_ns: int, step: int | None, pid: int | None) -> Event:
     # What tells the writer from all others also tells this record, whoever makes it.
-    whose = f"{writer.run_id}/{writer.rank}/{writer.attempt}/{writer.writer}/{writer.started_ns}"
+    life = f"{writer.run_id}/{writer.rank}/{writer.attempt}/{writer.writer}/{writer.started_ns}"
     attributes: dict[str, Any] = {
-        names.LOG_RECORD_UID: hashlib.sha256(f"{names.EVENT_RUN_END} {whose}".encode("utf-8", "replace")).hexdigest()[
+        names.LOG_RECORD_UID: hashlib.sha256(f"{names.EVENT_RUN_END} {life}".encode("utf-8", "replace")).hexdigest()[
             :32
         ],
         names.PROCESS_PID: pid,
-        names.RANK: writer.rank,
-        names.RUN_ID: writer.run_id,
-        names.RUN_NAME: writer.run_name,
-        names.RUN_ATTEMPT: writer.attempt if writer.run_id is not None else None,
+        **whose(writer),
         names.STEP: step,
         names.RUN_OUTCOME: names.OUTCOME_LOST,
         names.RUN_DURATION: (time_ns - writer.started_ns) / 1e9,
@@ -116,7 +101,7 @@ def _end(writer: WriterFile, time_ns: int, step: int | None, pid: int | None) ->
     return Event(
         name=names.EVENT_RUN_END,
         time_ns=time_ns,
-        attributes={name: value for name, value in attributes.items() if value is not None},
+        attributes=attributes,
         severity=Severity.ERROR,
     )
 

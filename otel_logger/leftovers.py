@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-
 from otel_logger import conventions as names
 from otel_logger.delivery import Carrier, Delivered, span_of
 from otel_logger.folders import WriterFile, blobs_folder
 from otel_logger.launch import Launch
+from otel_logger.posthumous import add_records, whose
 from otel_logger.staging import STAGED
-from otel_logger_exporters.adoption import read_legacy
 from otel_logger_exporters.blob_meta import BlobForbiddenError, BlobUnavailableError
 from otel_logger_exporters.blob_names import blob_name
 from otel_logger_exporters.blob_store import BlobStore, open_blob_store
@@ -32,9 +30,8 @@ from otel_logger_exporters.consignments import (
 from otel_logger_exporters.decoding import decode_events
 from otel_logger_exporters.errors import ConfigurationError
 from otel_logger_exporters.file_store import FileBlobStore
-from otel_logger_exporters.items import Event, encode_event
+from otel_logger_exporters.items import Event
 from otel_logger_exporters.payloads import Frame
-from otel_logger_exporters.postscript import add_postscript
 from otel_logger_exporters.private_copy import is_trusted_copy
 from otel_logger_exporters.records import Kind
 from otel_logger_exporters.segments import newest_segments
@@ -44,8 +41,6 @@ __all__ = ["Exclusive", "Leftovers", "bytes_staged"]
 
 Exclusive = Callable[[str], AbstractContextManager[None]]
 """Keeps others of this process from storing a file of a mapped name meanwhile."""
-
-_SCOPE = InstrumentationScope(names.SCOPE_NAME, names.SCOPE_VERSION, names.SCHEMA_URL)
 
 _TOGETHER = 64
 """Consignments whose records are written in one go, and which are deleted after that."""
@@ -156,33 +151,16 @@ class Leftovers:
         done.clear()
 
     def _record(self, done: list[tuple[Path, Consignment, Delivered]]) -> None:
-        segment = next(newest_segments(self.folder, Signal.LOGS), None)
-        # Without a journal log records were not wanted, or it died before it wrote any.
-        if segment is None:
-            return
         told = _told(self.folder) if done else frozenset()
-        frames = [
-            encode_event(self._event(consignment, delivered), _SCOPE, self.launch.limits)
-            for _, consignment, delivered in done
-            if consignment.uid not in told
+        events = [
+            self._event(consignment, delivered) for _, consignment, delivered in done if consignment.uid not in told
         ]
-        if frames:
-            add_postscript(
-                self.folder,
-                Signal.LOGS,
-                frames,
-                read_legacy(self.folder, Signal.LOGS).resource,
-                writer=segment.header.writer,
-                time_ns=segment.header.created_ns,
-            )
+        add_records(self.folder, events, self.launch.limits)
 
     def _event(self, consignment: Consignment, delivered: Delivered) -> Event:
         attributes: dict[str, Any] = {
             names.LOG_RECORD_UID: consignment.uid,
-            names.RANK: self.writer.rank,
-            names.RUN_ID: self.writer.run_id,
-            names.RUN_NAME: self.writer.run_name,
-            names.RUN_ATTEMPT: self.writer.attempt if self.writer.run_id is not None else None,
+            **whose(self.writer),
             names.STEP: consignment.step,
             **(consignment.attributes or {}),
             **delivered.attributes,
@@ -190,7 +168,7 @@ class Leftovers:
         return Event(
             name=consignment.event,
             time_ns=consignment.time_ns,
-            attributes={name: value for name, value in attributes.items() if value is not None},
+            attributes=attributes,
             body=consignment.body,
             severity=delivered.severity,
             span=span_of(consignment),

@@ -80,7 +80,7 @@ LOGGER = [
     | {"table_tensors"}
     | {"lookout", "ranks", "log_hooks", "process_hooks", "termination", "trainer_events", "values"},
     {"conventions", "redaction", "folders", "launcher", "masks", "pixels", "table_copies"},
-    {"activity", "exceptions", "heartbeat", "images", "pillow", "png", "tracer"},
+    {"activity", "exceptions", "heartbeat", "images", "pillow", "png", "posthumous", "tracer"},
     {"label_images", "open_spans", "thumbnails"},
     {
         "cluster",

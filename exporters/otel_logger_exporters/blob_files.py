@@ -74,9 +74,13 @@ def _temporary_name() -> str:
 
 
 @contextlib.contextmanager
-def opened_folder(folder: Path) -> Iterator[int]:
-    """The descriptor of a folder, which stays good when the folder is renamed."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def opened_folder(folder: str | Path, above: int | None = None) -> Iterator[int]:
+    """The descriptor of a folder, which stays good when the folder is renamed.
+
+    One that is named within the open folder `above` may not be a symbolic link.
+    """
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (0 if above is None else os.O_NOFOLLOW)
+    descriptor = os.open(folder, flags, dir_fd=above)
     try:
         yield descriptor
     finally:

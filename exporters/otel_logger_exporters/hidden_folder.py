@@ -12,17 +12,16 @@ import errno
 import itertools
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
+from otel_logger_exporters.blob_files import opened_folder
 from otel_logger_exporters.filesystems import file_system_of
 
 __all__ = ["hidden_copy_is_ours", "hiding_place", "link_hidden", "remove_if_hidden"]
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
-
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 # What a container writes into its own layer is gone with the container; a run's folder may be on a volume that stays.
 _EPHEMERAL = {"overlay", "aufs"}
@@ -57,7 +56,7 @@ def link_hidden(file: int, place: Path, name: str) -> Path:
     ours alone; an empty hidden folder is not left behind.
     """
     unique = f"{name}-{os.urandom(8).hex()}"
-    with _opened(place) as above:
+    with opened_folder(place) as above:
         for _ in range(_ATTEMPTS - 1):
             with contextlib.suppress(FileNotFoundError):
                 return _link(file, place, above, unique)
@@ -107,7 +106,7 @@ def _link(file: int, place: Path, above: int, unique: str) -> Path:
     with contextlib.suppress(FileExistsError):
         os.mkdir(hidden, 0o700, dir_fd=above)
     try:
-        with _opened(hidden, above) as folder:
+        with opened_folder(hidden, above) as folder:
             _refuse_strange(os.fstat(folder), place / hidden)
             # The way to name an unnamed file that needs no privilege.
             os.link(f"/proc/self/fd/{file}", unique, dst_dir_fd=folder, follow_symlinks=True)
@@ -116,14 +115,3 @@ def _link(file: int, place: Path, above: int, unique: str) -> Path:
             os.rmdir(hidden, dir_fd=above)
         raise
     return place / hidden / unique
-
-
-@contextlib.contextmanager
-def _opened(folder: str | Path, above: int | None = None) -> Iterator[int]:
-    # The place itself may be reached through symbolic links, the hidden folder in it may not be one.
-    flags = _FOLDER if above is None else _FOLDER | os.O_NOFOLLOW
-    descriptor = os.open(folder, flags, dir_fd=above)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)

@@ -36,7 +36,7 @@ TARGETS = {str(Path(EXPORTERS) / f"{module}.py"): module for module in MODULES}
 
 STORING = (
     *((EXPORTERS, module) for module in ("blob_files", "consignments", "courier", "file_store", "postscript")),
-    *((LOGGER, module) for module in ("delivery", "deposits", "leftovers", "staging")),
+    *((LOGGER, module) for module in ("delivery", "deposits", "leftovers", "posthumous", "staging")),
 )
 """Those that a file passes through from the call that uploads it to the end of what waits of it."""
 
