@@ -156,8 +156,8 @@ class _Call:
 
 def _stored(data: bytes, media_type: str, extension: str, role: str, contents: list[Content]) -> dict[str, Any]:
     """Add a blob to `contents`, and return how an index names it."""
-    contents.append(_content(data, media_type, extension, role))
     digest = hashlib.sha256(data).hexdigest()
+    contents.append(Content(lambda file: file.write(data), media_type, extension, role, digest))
     return {
         "path": f"sha256/{digest[:2]}/{digest}.{extension}",
         "digest": f"sha256:{digest}",
@@ -167,7 +167,7 @@ def _stored(data: bytes, media_type: str, extension: str, role: str, contents: l
 
 
 def _content(data: bytes, media_type: str, extension: str, role: str = "") -> Content:
-    return Content(lambda file: file.write(data), media_type, extension, role)
+    return Content(lambda file: file.write(data), media_type, extension, role, hashlib.sha256(data).hexdigest())
 
 
 def _first_names(masks: "Sequence[MaskPicture]") -> list[str]:

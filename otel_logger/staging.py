@@ -31,12 +31,16 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A parcel to be: what it is, and what writes it into a file. `role` as in `Parcel`."""
+    """A parcel to be: what it is, and what writes it into a file. `role` as in `Parcel`.
+
+    `sha256` is that of what is written, where it is known before: else the file is read for it.
+    """
 
     write: Callable[[BinaryIO], object]
     media_type: str
     extension: str
     role: str = ""
+    sha256: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -168,12 +172,9 @@ class Staging:
             with os.fdopen(descriptor, "r+b", closefd=False) as file:
                 content.write(file)
                 file.flush()
-                file.seek(0)
-                digest = hashlib.sha256()
-                while piece := file.read(_PIECE):
-                    digest.update(piece)
+                sha256 = content.sha256 or _digest(file)
             size = os.fstat(descriptor).st_size
-            parcels.append(Parcel(name, size, content.media_type, content.extension, digest.hexdigest(), content.role))
+            parcels.append(Parcel(name, size, content.media_type, content.extension, sha256, content.role))
         return folder / name
 
     def _place(self, make: Callable[[Path], Path]) -> Path:
@@ -223,6 +224,14 @@ class Staging:
             with suppress(OSError):
                 remove_copy(self.path() / path)
         self._counts.unstage(consignment.uid)
+
+
+def _digest(file: BinaryIO) -> str:
+    file.seek(0)
+    digest = hashlib.sha256()
+    while piece := file.read(_PIECE):
+        digest.update(piece)
+    return digest.hexdigest()
 
 
 def _extension(name: str) -> str:
